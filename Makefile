@@ -1,0 +1,41 @@
+# Two commands do the set-up and the work: `make run` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+export PYTHONHASHSEED ?= 0
+
+.PHONY: run test check lint bench docs clean
+
+run: .venv ## train the embedded default (GEQ on scikit-learn's digits) and draw it
+	$(BIN)/geq train
+
+test: .venv ## lint, types and every test
+	$(MAKE) lint
+	GEQ_TORCH_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term:skip-covered
+
+check: .venv ## what to run before each commit: lint, types, fast tests
+	$(MAKE) lint
+	GEQ_TORCH_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" -q
+
+lint: .venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv ## ratios against peers, in one run
+	$(BIN)/geq bench
+
+docs: .venv ## run every example of the documentation
+	$(BIN)/python -m pytest -q --doctest-glob='*.md' README.md CONTRIBUTING.md docs
+
+# torch comes first and alone, so that a machine with a local CPU build takes that one; then everything at
+# the versions of constraints.txt. The stamp makes an interrupted installation start again.
+.venv: .venv/.stamp
+.venv/.stamp: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet torch==2.13.0
+	$(BIN)/python -m pip install --quiet --editable '.[dev]' --constraint constraints.txt
+	touch $@
+
+clean:
+	rm -rf .venv build dist site .mypy_cache .ruff_cache .pytest_cache htmlcov .coverage

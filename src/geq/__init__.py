@@ -1,0 +1,33 @@
+"""Optimization-induced equilibrium models in PyTorch: write an energy, get a layer.
+
+The names below are the public interface. They are loaded on first use, so that ``import geq`` costs nothing
+and the command line can answer ``--help`` without torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_HOME = {
+    "geq.error": (
+        "GeqError OptionError InputError ConvergenceError ConvergenceWarning GradientError DataError CheckpointError"
+    ),
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
+
+__all__ = sorted(_MODULE_OF)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULE_OF:
+        value = getattr(import_module(_MODULE_OF[name]), name)
+        globals()[name] = value
+        return value
+    from geq.error import unknown_name
+
+    raise AttributeError(str(unknown_name("name in module geq:", name, __all__)))
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,54 @@
+"""The command ``geq``: a table of commands, each loaded only when it is called.
+
+Nothing heavy is imported here, so ``geq --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from importlib.metadata import version
+
+from geq.error import GeqError, unknown_name
+
+COMMANDS: dict[str, str] = {}
+"""Name -> one line of help. Command ``name`` lives in ``geq/command/name.py`` as ``main(arguments)``."""
+
+
+def overview() -> str:
+    width = max((len(name) for name in COMMANDS), default=0)
+    lines = [f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: geq COMMAND [options]",
+            "",
+            "Optimization-induced equilibrium models: write an energy, get a layer.",
+            "",
+            "commands:",
+            *lines,
+            "",
+            "'geq COMMAND --help' explains one command; 'geq --version' prints the version.",
+        ]
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(overview())
+        return 0
+    if arguments[0] in ("-V", "--version"):
+        print(f"geq {version('geq')}")
+        return 0
+    name, *rest = arguments
+    try:
+        if name not in COMMANDS:
+            raise unknown_name("command", name, COMMANDS)
+        return int(import_module(f"geq.command.{name}").main(rest) or 0)
+    except GeqError as error:
+        print(f"geq: error: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""One file per command of ``geq``; see :mod:`geq.cli` for the table."""

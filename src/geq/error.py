@@ -1,0 +1,81 @@
+"""Every error that geq raises on purpose, and the two helpers that phrase them.
+
+A message says what must hold, then what came, then the usual fix.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Iterable
+from typing import Any
+
+
+class GeqError(Exception):
+    """Base of all errors of this package: ``except geq.GeqError`` catches each of them."""
+
+
+class OptionError(GeqError, ValueError, TypeError):
+    """A constructor or command was given an option that does not exist or cannot have that value."""
+
+
+class InputError(GeqError, ValueError):
+    """A tensor has the wrong shape, type or content."""
+
+
+class ConvergenceError(GeqError, RuntimeError):
+    """A solver stopped without reaching its tolerance."""
+
+
+class ConvergenceWarning(UserWarning):
+    """The same, where the caller asked for a warning instead of an error."""
+
+
+class GradientError(GeqError, RuntimeError):
+    """A derivative was asked for that cannot be given correctly."""
+
+
+class DataError(GeqError, ValueError):
+    """A dataset or file is missing, damaged or not what its name says."""
+
+
+class CheckpointError(GeqError, ValueError):
+    """A saved model or run cannot be loaded as it is."""
+
+
+class MissingExtraError(GeqError, ImportError):
+    """An optional dependency is not installed."""
+
+    @classmethod
+    def naming(cls, package: str, extra: str, purpose: str) -> MissingExtraError:
+        return cls(f"{purpose} needs {package}, which is not installed: pip install 'geq[{extra}]'")
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> OptionError:
+    """An error for ``name`` that names the nearest of the ``known`` ones.
+
+    >>> print(unknown_name("model", "geq_tny", ["geq_tiny", "resnet18"]))
+    unknown model 'geq_tny'; did you mean 'geq_tiny'? (known: geq_tiny, resnet18)
+    """
+    options = sorted(known)
+    nearest = difflib.get_close_matches(name, options, n=1, cutoff=0.5)
+    hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+    listing = ", ".join(options) if len(options) <= 40 else f"{', '.join(options[:40])}, … {len(options)} in all"
+    return OptionError(f"unknown {kind} {name!r}{hint} (known: {listing or 'none'})")
+
+
+class CheckedOptions(type):
+    """Metaclass under which a misspelt keyword is an :class:`OptionError` that names the nearest one.
+
+    Python's own ``TypeError`` neither belongs to this package nor, in most versions, helps.
+    """
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        parameters = inspect.signature(cls.__init__).parameters  # type: ignore[misc]
+        takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        if not takes_any:
+            known = [name for name in parameters if name != "self"]
+            for name in kwargs:
+                if name not in known:
+                    raise unknown_name(f"option of {cls.__name__}", name, known)
+        return super().__call__(*args, **kwargs)

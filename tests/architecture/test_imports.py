@@ -1,0 +1,81 @@
+"""Imports only ever point to the left of the sentence that orders the folders."""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "src" / "geq"
+CORE = {"error", "problem", "cell", "solver", "gradient", "equilibrium"}
+NETWORK = CORE | {"layer", "model"}
+
+ALLOWED = {
+    "error": set(),
+    "problem": {"error"},
+    "cell": {"error", "problem"},
+    "solver": {"error"},
+    "gradient": {"error", "solver"},
+    "equilibrium": {"error", "problem", "cell", "solver", "gradient"},
+    "layer": CORE,
+    "model": CORE | {"layer"},
+    "data": {"error"},
+    "training": NETWORK | {"data"},
+    "analysis": NETWORK | {"data", "training"},
+    "experiment": NETWORK | {"data", "training", "analysis"},
+    "report": NETWORK | {"data", "training", "analysis", "experiment"},
+    "app": NETWORK | {"data", "training", "analysis"},
+    "command": None,  # the commands may use everything
+    "cli": {"error"},  # ... but the table of commands loads nothing
+    "__init__": {"error"},
+}
+
+
+def part_of(path: pathlib.Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported_parts(path: pathlib.Path) -> set[str]:
+    parts = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and (node.module or "").split(".")[0] == "geq":
+            pieces = (node.module or "").split(".")
+            parts |= {pieces[1]} if len(pieces) > 1 else {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            raise AssertionError(f"{path}: relative import; write the full name")
+        elif isinstance(node, ast.Import):
+            parts |= {a.name.split(".")[1] for a in node.names if a.name.startswith("geq.")}
+    return parts
+
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=[str(p.relative_to(PACKAGE)) for p in FILES])
+def test_imports_point_left(path: pathlib.Path) -> None:
+    part = part_of(path)
+    assert part in ALLOWED, f"{part} has no place in the table of allowed imports"
+    allowed = ALLOWED[part]
+    if allowed is not None:
+        assert imported_parts(path) <= allowed | {part}
+
+
+def run(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+
+
+def test_help_does_not_import_torch() -> None:
+    code = "import sys; from geq.cli import main; main(['--help']); print('torch' in sys.modules, 'numpy' in sys.modules)"
+    assert run(code).splitlines()[-1] == "False False"
+
+
+def test_core_imports_nothing_optional() -> None:
+    optional = "lightning jsonargparse torchmetrics tensorboard rich kornia PIL captum matplotlib sklearn skorch"
+    code = (
+        "import sys, geq; [getattr(geq, n) for n in geq.__all__];"
+        f"print([m for m in {optional.split()!r} if m in sys.modules])"
+    )
+    assert run(code).strip() == "[]"
