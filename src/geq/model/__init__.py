@@ -1,0 +1,1 @@
+"""Networks around equilibria, their baselines, and the registry that names them."""

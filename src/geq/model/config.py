@@ -1,0 +1,171 @@
+"""What describes a network completely: a frozen dataclass that goes to JSON and comes back equal.
+
+A field of a configuration may be a number, a string, a boolean, ``None``, a tuple of such, or another frozen
+dataclass (a solver, a branch). A nested dataclass is written with its class name, and is only ever read back
+as the annotated class or one of its subclasses: a file cannot name an arbitrary class.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from geq.error import CheckpointError, OptionError, unknown_name
+
+CLASS_KEY = "class"
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """The two facts that every network has; each family adds its own fields.
+
+    Args:
+        input_shape: channels, height and width of one input image.
+        num_classes: number of logits.
+    """
+
+    input_shape: tuple[int, int, int]
+    num_classes: int = field(default=10, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if len(self.input_shape) != 3 or min(self.input_shape) < 1:
+            raise OptionError(
+                f"input_shape must be (channels, height, width), all positive; got {self.input_shape}"
+            )
+        if self.num_classes < 1:
+            raise OptionError(f"num_classes must be at least 1; got {self.num_classes}")
+
+
+Config = TypeVar("Config", bound=NetworkConfig)
+
+
+def override(config: Config, options: Mapping[str, Any]) -> Config:
+    """``config`` with some fields replaced; a misspelt one is an error that names the nearest field.
+
+    >>> override(NetworkConfig((1, 8, 8)), {"num_classes": 3}).num_classes
+    3
+    """
+    known = [item.name for item in dataclasses.fields(config) if item.init]
+    for name in options:
+        if name not in known:
+            raise unknown_name(f"option of {type(config).__name__}", name, known)
+    # Lists come from command lines and JSON; the configuration stays hashable and compares by value.
+    return dataclasses.replace(config, **{name: _frozen(value) for name, value in options.items()})
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
+
+
+def to_json(value: Any) -> Any:
+    """The JSON form of a configuration (or of a part of one)."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {
+            item.name: to_json(getattr(value, item.name)) for item in dataclasses.fields(value) if item.init
+        }
+        return {CLASS_KEY: type(value).__name__, **fields}
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, (tuple, list)):
+        return [to_json(item) for item in value]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise OptionError(
+        f"a configuration holds numbers, strings, tuples and frozen dataclasses; got {type(value).__name__}"
+    )
+
+
+def from_json(expected: Any, value: Any, where: str = "config") -> Any:
+    """Rebuild what :func:`to_json` wrote, checking every value against the annotation ``expected``.
+
+    >>> from_json(NetworkConfig, to_json(NetworkConfig((3, 32, 32))))
+    NetworkConfig(input_shape=(3, 32, 32), num_classes=10)
+    """
+    origin, arguments = get_origin(expected), get_args(expected)
+    if origin in (Union, types.UnionType):
+        return _from_union(arguments, value, where)
+    if origin is Literal:
+        if value not in arguments:
+            raise CheckpointError(f"{where} must be one of {list(arguments)}; got {value!r}")
+        return value
+    if origin is tuple or expected is tuple:
+        return _from_list(arguments, value, where)
+    if isinstance(expected, type) and issubclass(expected, Enum):
+        if value not in expected.__members__:
+            raise CheckpointError(f"{where} must be one of {sorted(expected.__members__)}; got {value!r}")
+        return expected[value]
+    if isinstance(value, dict) and isinstance(expected, type):
+        return _from_fields(expected, value, where)
+    if expected is Any or _is_plain(expected, value):
+        return float(value) if expected is float else value
+    name = getattr(expected, "__name__", str(expected))
+    raise CheckpointError(f"{where} must be of type {name}; got {value!r}")
+
+
+def _is_plain(expected: Any, value: Any) -> bool:
+    if expected is type(None):
+        return value is None
+    if isinstance(value, bool):
+        return expected is bool
+    return expected in (int, float, str) and isinstance(
+        value, (int, float) if expected is float else expected
+    )
+
+
+def _from_union(choices: tuple[Any, ...], value: Any, where: str) -> Any:
+    problems = []
+    for choice in choices:
+        try:
+            return from_json(choice, value, where)
+        except CheckpointError as problem:
+            problems.append(str(problem))
+    raise CheckpointError("; or ".join(problems))
+
+
+def _from_list(arguments: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
+    if not isinstance(value, list):
+        raise CheckpointError(f"{where} must be a list; got {value!r}")
+    if not arguments or arguments[-1] is Ellipsis:
+        item_types = (arguments[0] if arguments else Any,) * len(value)
+    elif len(arguments) != len(value):
+        raise CheckpointError(f"{where} must have {len(arguments)} entries; got {len(value)}")
+    else:
+        item_types = arguments
+    return tuple(
+        from_json(kind, item, f"{where}[{i}]")
+        for i, (kind, item) in enumerate(zip(item_types, value, strict=True))
+    )
+
+
+def _from_fields(expected: type, value: dict[str, Any], where: str) -> Any:
+    known = {kind.__name__: kind for kind in _descendants(expected) if dataclasses.is_dataclass(kind)}
+    name = value.get(CLASS_KEY)
+    if name not in known:
+        raise CheckpointError(
+            f"{where} must be a {' or '.join(sorted(known)) or expected.__name__}; got {name!r}"
+        )
+    kind = known[name]
+    hints = get_type_hints(kind)
+    fields = {item.name: item for item in dataclasses.fields(kind) if item.init}
+    given = {key: entry for key, entry in value.items() if key != CLASS_KEY}
+    for key in given:
+        if key not in fields:
+            raise CheckpointError(str(unknown_name(f"field of {where} ({name})", key, fields)))
+    missing = [key for key in fields if key not in given]
+    if missing:
+        # Defaults may change between versions, so a file always states every field.
+        raise CheckpointError(f"{where} ({name}) must state every field; missing: {', '.join(missing)}")
+    decoded = {key: from_json(hints[key], entry, f"{where}.{key}") for key, entry in given.items()}
+    try:
+        return kind(**decoded)
+    except OptionError as problem:
+        raise CheckpointError(f"{where} ({name}): {problem}") from problem
+
+
+def _descendants(kind: type) -> list[type]:
+    children: list[type] = kind.__subclasses__()
+    return [kind, *(found for child in children for found in _descendants(child))]

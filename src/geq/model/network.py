@@ -1,0 +1,159 @@
+"""The base of every model: what it is built from, and what its equilibria did in the last forward pass."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from geq.error import GeqError, InputError
+from geq.model.config import NetworkConfig
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from geq.equilibrium import Equilibrium
+
+
+@dataclass(frozen=True)
+class EquilibriumReport:
+    """How one equilibrium was solved, over the samples of the last batch.
+
+    Args:
+        steps_mean: evaluations of the map, averaged over samples.
+        steps_max: evaluations that the slowest sample needed.
+        residual_max: relative residual of the worst sample.
+        converged: fraction of samples that reached the tolerance.
+    """
+
+    steps_mean: float
+    steps_max: int
+    residual_max: float
+    converged: float
+
+
+class Network(nn.Module):
+    """An image classifier that its :attr:`config` describes completely: ``type(model)(model.config)`` is the
+    same architecture again.
+
+    A subclass names its ``family`` (the name under which saved models find it) and its ``config_class``,
+    calls ``super().__init__(config)`` and defines :meth:`forward`, from ``(B, C, H, W)`` images to ``(B,
+    num_classes)`` logits.
+    """
+
+    family: ClassVar[str]
+    config_class: ClassVar[type[NetworkConfig]]
+
+    registry_name: str | None = None
+    """The name that :func:`geq.model.registry.create_model` was called with."""
+
+    def __init__(self, config: NetworkConfig) -> None:
+        super().__init__()
+        self.config = config
+
+    @property
+    def input_shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of the images that this network was made for."""
+        return self.config.input_shape
+
+    @property
+    def num_classes(self) -> int:
+        return self.config.num_classes
+
+    @abstractmethod
+    def forward(self, x: Float[Tensor, "batch channel height width"]) -> Float[Tensor, "batch classes"]: ...
+
+    def check_input(self, x: Tensor) -> None:
+        """Refuse what is not a batch of images with this network's channels."""
+        if x.ndim != 4 or x.shape[1] != self.input_shape[0]:
+            wanted = ", ".join(map(str, self.input_shape))
+            raise InputError(
+                f"{type(self).__name__} takes images of shape (batch, {wanted}); got {tuple(x.shape)}"
+            )
+
+    def parameter_count(self) -> int:
+        """Number of learnable numbers."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    def multiply_adds(self) -> int:
+        """Multiply-adds of one evaluation for one image of :attr:`input_shape`.
+
+        For a network that iterates nothing this is its forward pass. Where something is iterated (an
+        equilibrium, an ODE), it is one evaluation of what is iterated, summed over branches; see
+        :mod:`geq.model.cost`.
+        """
+        from geq.model.cost import multiply_adds
+
+        return multiply_adds(self)
+
+    def equilibria(self) -> dict[str, Equilibrium]:
+        """Every equilibrium in this network, by the dotted name of its submodule."""
+        from geq.equilibrium import Equilibrium
+
+        return {name: module for name, module in self.named_modules() if isinstance(module, Equilibrium)}
+
+    def solutions(self) -> dict[str, EquilibriumReport]:
+        """How each equilibrium was solved in the last forward pass; empty before the first one."""
+        return {
+            name: EquilibriumReport(
+                steps_mean=solution.steps.double().mean().item(),
+                steps_max=int(solution.steps.max().item()),
+                residual_max=solution.residual.double().max().item(),
+                converged=solution.converged.double().mean().item(),
+            )
+            for name, equilibrium in self.equilibria().items()
+            if (solution := equilibrium.last_solution) is not None
+        }
+
+    def energy(self, x: Float[Tensor, "batch channel height width"]) -> Float[Tensor, "batch"]:
+        """The hidden objective G(z*; x) at the equilibrium, per image, summed over all equilibria."""
+        inputs = self._inputs_of_equilibria(x, "an energy")
+        return torch.stack(
+            [equilibrium.energy(inputs[name]) for name, equilibrium in self.equilibria().items()]
+        ).sum(0)
+
+    def well_posedness(self) -> dict[str, Any]:
+        """For each equilibrium, what guarantees that it exists and is unique."""
+        return {name: equilibrium.well_posedness() for name, equilibrium in self.equilibria().items()}
+
+    def _inputs_of_equilibria(self, x: Tensor, wanted: str) -> dict[str, Tensor]:
+        """What each equilibrium is given when this network sees ``x``."""
+        inputs: dict[str, Tensor] = {}
+        equilibria = self.equilibria()
+        if not equilibria:
+            raise GeqError(f"{type(self).__name__} has no equilibrium and so has not {wanted}")
+
+        def remember(name: str) -> Any:
+            return lambda module, arguments: inputs.__setitem__(name, arguments[0])
+
+        handles = [module.register_forward_pre_hook(remember(name)) for name, module in equilibria.items()]
+        try:
+            self(x)
+        finally:
+            for handle in handles:
+                handle.remove()
+        return inputs
+
+    def save_pretrained(self, directory: str | Path) -> Path:
+        """Write ``config.json`` and ``model.safetensors``; see :mod:`geq.model.pretrained`."""
+        from geq.model.pretrained import save_pretrained
+
+        return save_pretrained(self, directory)
+
+    @classmethod
+    def from_pretrained(cls, source: str | Path, *, revision: str | None = None) -> Self:
+        """Rebuild a saved network from a directory or a Hugging Face Hub id, in eval mode."""
+        from geq.model.pretrained import from_pretrained
+
+        return from_pretrained(cls, source, revision=revision)
+
+    def push_to_hub(self, repository: str, *, private: bool | None = None, token: str | None = None) -> str:
+        """Upload this network to the Hugging Face Hub and return the address of the commit."""
+        from geq.model.pretrained import push_to_hub
+
+        return push_to_hub(self, repository, private=private, token=token)
