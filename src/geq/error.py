@@ -24,7 +24,11 @@ class InputError(GeqError, ValueError):
 
 
 class ConvergenceError(GeqError, RuntimeError):
-    """A solver stopped without reaching its tolerance."""
+    """A solver stopped without reaching its tolerance; ``solution`` is what it had by then, if it got that far."""
+
+    def __init__(self, message: str, solution: Any = None) -> None:
+        super().__init__(message)
+        self.solution = solution
 
 
 class ConvergenceWarning(UserWarning):
@@ -60,7 +64,9 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> OptionError:
     options = sorted(known)
     nearest = difflib.get_close_matches(name, options, n=1, cutoff=0.5)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-    listing = ", ".join(options) if len(options) <= 40 else f"{', '.join(options[:40])}, … {len(options)} in all"
+    listing = (
+        ", ".join(options) if len(options) <= 40 else f"{', '.join(options[:40])}, … {len(options)} in all"
+    )
     return OptionError(f"unknown {kind} {name!r}{hint} (known: {listing or 'none'})")
 
 

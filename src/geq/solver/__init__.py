@@ -1,0 +1,1 @@
+"""Fixed points z = f(z); knows nothing of problems."""

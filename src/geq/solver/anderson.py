@@ -1,0 +1,103 @@
+"""Anderson acceleration."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from geq.error import OptionError
+from geq.solver.base import Solver, check_memory, check_range
+
+
+@dataclass
+class Window:
+    """The last images and residuals, and the residuals' inner products; row ``filled % memory`` is next."""
+
+    images: Float[Tensor, "batch memory size"]
+    residuals: Float[Tensor, "batch memory size"]
+    gram: Float[Tensor, "batch memory memory"]
+    filled: int = 0
+
+
+@dataclass(frozen=True)
+class Anderson(Solver[Window]):
+    """Anderson acceleration: the combination of the last states whose residual would be smallest.
+
+    With r_i = f(z_i) − z_i for the last ``memory`` states, each sample takes
+
+        α = argmin ‖Σ α_i r_i‖² + ridge·Σ α_i²‖r_i‖²  subject to Σ α_i = 1,
+        z ← Σ α_i (z_i + mixing·r_i).
+
+    On an affine map with ``memory`` above the dimension this is GMRES, and exact after dimension + 1
+    evaluations.
+
+    The ridge is relative to the residuals, so that scaling the problem scales the iterates and changes no
+    step; with an absolute one, small inputs stall. The window is scaled to a unit diagonal before the small
+    system is solved. A sample whose system is so ill-conditioned that Σ|α_i| would lose more than half of the
+    digits takes the plain step instead. States of 16 bits keep their history in 16 bits; inner products and
+    sums are taken in 32.
+
+    Args:
+        memory: States to combine; 1 is :class:`~geq.solver.picard.Picard` with ``damping=mixing``.
+        mixing: Length of the step along the combined residual, in (0, 1].
+        ridge: Relative regularisation, in [0, 1).
+    """
+
+    memory: int = 5
+    mixing: float = 1.0
+    ridge: float = 1e-8
+
+    def __post_init__(self) -> None:
+        check_memory(self, self.memory)
+        check_range(self, "mixing", self.mixing, 0.0, 1.0)
+        if not 0 <= self.ridge < 1:
+            raise OptionError(f"Anderson: ridge must lie in [0, 1): got {self.ridge!r}; 1e-8 is usual")
+
+    def init(self, z: Float[Tensor, "batch size"]) -> Window:
+        batch, size = z.shape
+        history = (batch, self.memory, size)
+        gram = z.new_zeros(batch, self.memory, self.memory, dtype=precise(z.dtype))
+        return Window(z.new_empty(history), z.new_empty(history), gram)
+
+    def step(
+        self,
+        z: Float[Tensor, "batch size"],
+        fz: Float[Tensor, "batch size"],
+        residual: Float[Tensor, "batch size"],
+        memory: Window,
+    ) -> tuple[Float[Tensor, "batch size"], Window]:
+        slot, memory.filled = memory.filled % self.memory, memory.filled + 1
+        count = min(memory.filled, self.memory)
+        dtype = memory.gram.dtype
+        memory.images[:, slot] = fz
+        memory.residuals[:, slot] = residual
+        images, residuals = memory.images[:, :count].to(dtype), memory.residuals[:, :count].to(dtype)
+        products = torch.bmm(residuals, residual.to(dtype).unsqueeze(2)).squeeze(2)
+        memory.gram[:, slot, :count] = products
+        memory.gram[:, :count, slot] = products
+
+        weights = self._weights(memory.gram[:, :count, :count], slot, torch.finfo(z.dtype).eps).unsqueeze(1)
+        mixed = torch.bmm(weights, images)
+        if self.mixing != 1:
+            mixed = torch.baddbmm(mixed, weights, residuals, alpha=self.mixing - 1)
+        return mixed.squeeze(1).to(z.dtype), memory
+
+    def _weights(self, gram: Float[Tensor, "batch n n"], slot: int, eps: float) -> Float[Tensor, "batch n"]:
+        scale = gram.diagonal(dim1=1, dim2=2).clamp_min(torch.finfo(gram.dtype).tiny).rsqrt()
+        system = gram * scale.unsqueeze(1) * scale.unsqueeze(2)
+        system.diagonal(dim1=1, dim2=2).add_(self.ridge)
+        solved = torch.linalg.solve_ex(system, scale)[0] * scale
+        weights = solved / solved.sum(1, keepdim=True)
+        plain = torch.zeros_like(weights)
+        plain[:, slot] = 1
+        usable = weights.abs().sum(1, keepdim=True) <= 1 / math.sqrt(eps)  # false for NaN as well
+        return torch.where(usable, weights, plain)
+
+
+def precise(dtype: torch.dtype) -> torch.dtype:
+    """The dtype for sums over a state: its own, but at least 32 bits."""
+    return torch.promote_types(dtype, torch.float32)
