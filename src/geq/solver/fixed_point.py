@@ -60,7 +60,7 @@ def fixed_point(
     >>> from geq.solver.picard import Picard
     >>> solution = fixed_point(lambda z: z / 2 + 1, torch.zeros(1, 1), Picard(), tol=1e-3)
     >>> round(solution.value.item(), 2), solution.steps.item(), solution.status.name
-    (2.0, 11, 'CONVERGED')
+    (2.0, 10, 'CONVERGED')
     """
     if not (math.isfinite(tol) and tol > 0):
         raise OptionError(
