@@ -17,6 +17,8 @@ from geq.model.config import NetworkConfig, override
 from geq.model.network import Network
 
 FAMILIES: dict[str, tuple[str, ...]] = {
+    "dnn": ("dnn_",),
+    "node": ("node_",),
     "resnet": ("resnet", "wide_resnet"),
 }
 """File below ``geq/model/`` -> the prefixes of the names of its models."""
