@@ -11,7 +11,10 @@ from importlib.metadata import version
 
 from geq.error import GeqError, unknown_name
 
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "models": "list the models: size, cost, input, source, what the paper reports",
+    "show": "draw the architecture of a model with its shapes",
+}
 """Name -> one line of help. Command ``name`` lives in ``geq/command/name.py`` as ``main(arguments)``."""
 
 

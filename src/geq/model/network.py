@@ -5,19 +5,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from typing_extensions import Self
 
+from geq.equilibrium import Equilibrium
 from geq.error import GeqError, InputError
 from geq.model.config import NetworkConfig
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-    from geq.equilibrium import Equilibrium
 
 
 @dataclass(frozen=True)
@@ -93,8 +90,6 @@ class Network(nn.Module):
 
     def equilibria(self) -> dict[str, Equilibrium]:
         """Every equilibrium in this network, by the dotted name of its submodule."""
-        from geq.equilibrium import Equilibrium
-
         return {name: module for name, module in self.named_modules() if isinstance(module, Equilibrium)}
 
     def solutions(self) -> dict[str, EquilibriumReport]:
@@ -112,7 +107,7 @@ class Network(nn.Module):
 
     def energy(self, x: Float[Tensor, "batch channel height width"]) -> Float[Tensor, "batch"]:
         """The hidden objective G(z*; x) at the equilibrium, per image, summed over all equilibria."""
-        inputs = self._inputs_of_equilibria(x, "an energy")
+        inputs = self.inputs_of_equilibria(x)
         return torch.stack(
             [equilibrium.energy(inputs[name]) for name, equilibrium in self.equilibria().items()]
         ).sum(0)
@@ -121,12 +116,12 @@ class Network(nn.Module):
         """For each equilibrium, what guarantees that it exists and is unique."""
         return {name: equilibrium.well_posedness() for name, equilibrium in self.equilibria().items()}
 
-    def _inputs_of_equilibria(self, x: Tensor, wanted: str) -> dict[str, Tensor]:
+    def inputs_of_equilibria(self, x: Tensor) -> dict[str, Tensor]:
         """What each equilibrium is given when this network sees ``x``."""
         inputs: dict[str, Tensor] = {}
         equilibria = self.equilibria()
         if not equilibria:
-            raise GeqError(f"{type(self).__name__} has no equilibrium and so has not {wanted}")
+            raise GeqError(f"{type(self).__name__} has no equilibrium, so nothing that it minimises")
 
         def remember(name: str) -> Any:
             return lambda module, arguments: inputs.__setitem__(name, arguments[0])

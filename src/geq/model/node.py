@@ -27,6 +27,7 @@ from torch.nn import functional as F
 
 from geq.error import InputError, MissingExtraError, OptionError
 from geq.model.config import NetworkConfig
+from geq.model.cost import count_multiply_adds, zero_image
 from geq.model.network import Network
 from geq.model.registry import ModelSpec, register
 
@@ -124,6 +125,11 @@ class NeuralODE(Network):
             options=options,
         )
         return path[-1]
+
+    def multiply_adds(self) -> int:
+        """Of one evaluation of the vector field."""
+        state = self.initial_state(zero_image(self))
+        return count_multiply_adds(lambda: self.field(state.new_zeros(()), state))
 
     def forward(self, x: Float[Tensor, "batch channel height width"]) -> Float[Tensor, "batch classes"]:
         self.check_input(x)

@@ -1,0 +1,104 @@
+"""``geq models``: every registered model with its size, its cost and what its paper reports."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from geq.command.option import parse
+from geq.error import unknown_name
+from geq.model.network import Network
+from geq.model.registry import ModelSpec, list_models, model_spec
+
+
+@dataclass(frozen=True)
+class ModelRow:
+    """One line of the table."""
+
+    name: str
+    parameters: int
+    multiply_adds: int
+    input_shape: tuple[int, int, int]
+    source: str
+    reported: str | None
+
+
+def unallocated(spec: ModelSpec) -> Network:
+    """The model without memory for its weights: enough to count."""
+    with torch.device("meta"):
+        return spec.build()
+
+
+def describe(spec: ModelSpec) -> ModelRow:
+    model = unallocated(spec)
+    # An equilibrium has to be solved, if only for a black image, before its map can be evaluated.
+    counted = spec.build() if model.equilibria() else model
+    return ModelRow(
+        name=spec.name,
+        parameters=model.parameter_count(),
+        multiply_adds=counted.multiply_adds(),
+        input_shape=spec.input_shape,
+        source=spec.source,
+        reported=spec.reported,
+    )
+
+
+def short(number: int) -> str:
+    """A count to three digits.
+
+    >>> short(25557032), short(171799), short(4_100_000_000), short(650)
+    ('25.6M', '172k', '4.10G', '650')
+    """
+    for size, letter in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if number >= size:
+            value = number / size
+            return f"{value:.{0 if value >= 99.95 else 1 if value >= 9.995 else 2}f}{letter}"
+    return str(number)
+
+
+def show_table(rows: list[ModelRow]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(
+        title=f"{len(rows)} models",
+        caption="multiply-adds of one evaluation for one image; reported accuracy in %",
+        box=box.SIMPLE_HEAD,
+    )
+    table.add_column("name", no_wrap=True)
+    table.add_column("parameters", justify="right", no_wrap=True)
+    table.add_column("multiply-adds", justify="right", no_wrap=True)
+    table.add_column("input", justify="right", no_wrap=True)
+    table.add_column("source", overflow="fold")
+    table.add_column("reported", overflow="fold")
+    for row in rows:
+        size = "×".join(map(str, row.input_shape))
+        reported = row.reported or "–"
+        table.add_row(row.name, short(row.parameters), short(row.multiply_adds), size, row.source, reported)
+    console = Console()
+    # A pipe has no width of its own: give each row one line there.
+    console.print(table, width=None if console.is_terminal else 160)
+
+
+def declare(parser: Any) -> None:
+    parser.add_argument(
+        "--pattern", type=str, default="*", help="shell pattern of the names, such as 'geq_*'"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def main(arguments: list[str]) -> int:
+    options = parse("models", "List the registered models.", arguments, declare)
+    names = list_models(options.pattern)
+    if not names:
+        raise unknown_name("model pattern", options.pattern, list_models())
+    rows = [describe(model_spec(name)) for name in names]
+    if options.json:
+        print(json.dumps([asdict(row) for row in rows], indent=2, ensure_ascii=False))
+    else:
+        show_table(rows)
+    return 0

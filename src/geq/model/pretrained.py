@@ -1,0 +1,241 @@
+"""Saved networks in the Hugging Face convention: ``config.json`` and ``model.safetensors``, never a pickle.
+
+``config.json`` holds everything that rebuilds the network: the version of this format, the family, the name
+in the registry, the configuration with every field stated, the floating type, and the SHA-256 of the
+weights, which ties the two files together: each is written to a temporary file and renamed, so a crash
+leaves either file whole, and a pair from two different saves is noticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from geq.error import CheckpointError, GeqError
+from geq.model.config import from_json, to_json
+from geq.model.network import Network
+from geq.model.registry import family_class
+
+FORMAT_VERSION = 1
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+_ALIASES = "geq.aliases"
+
+AnyNetwork = TypeVar("AnyNetwork", bound=Network)
+
+
+def save_pretrained(model: Network, directory: str | Path) -> Path:
+    """Write ``model`` into ``directory`` (made if missing) and return the directory."""
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    tensors, aliases = _without_aliases(model.state_dict())
+    metadata = {"format": "pt", _ALIASES: json.dumps(aliases, sort_keys=True)}
+    weights = directory / WEIGHTS
+    _replace(weights, lambda path: save_file(tensors, path, metadata=metadata))
+    description = {
+        "format_version": FORMAT_VERSION,
+        "geq_version": version("geq"),
+        "family": model.family,
+        "model": model.registry_name,
+        "dtype": str(_floating_type(model)).removeprefix("torch."),
+        "weights_sha256": _sha256(weights),
+        "config": to_json(model.config),
+    }
+    _replace(directory / CONFIG, lambda path: path.write_text(json.dumps(description, indent=2) + "\n"))
+    return directory
+
+
+def from_pretrained(
+    expected: type[AnyNetwork], source: str | Path, *, revision: str | None = None
+) -> AnyNetwork:
+    """Rebuild a network saved by :func:`save_pretrained`, in eval mode.
+
+    Args:
+        expected: the class that the file must hold; :class:`Network` takes any registered family.
+        source: a directory, or a repository of the Hugging Face Hub (``owner/name``).
+        revision: branch, tag or commit of that repository.
+    """
+    directory = _local_copy(source, revision)
+    description = _read_description(directory / CONFIG)
+    kind = _class_of(description, expected)
+    config = from_json(kind.config_class, description["config"])
+    with torch.random.fork_rng(devices=[]):  # loading must not disturb the caller's random numbers
+        model = kind(config)
+    model.registry_name = description["model"]
+    model.to(_type_named(description["dtype"]))
+    _load_weights(model, directory / WEIGHTS, description["weights_sha256"])
+    return model.eval()
+
+
+def push_to_hub(
+    model: Network, repository: str, *, private: bool | None = None, token: str | None = None
+) -> str:
+    """Upload ``model`` with a model card to the Hugging Face Hub; returns the address of the commit."""
+    # Half a second of imports that only this function needs.
+    from huggingface_hub import ModelHubMixin
+
+    class Upload(
+        ModelHubMixin,
+        library_name="geq",
+        pipeline_tag="image-classification",
+        tags=["equilibrium-model", model.family],
+    ):
+        def _save_pretrained(self, save_directory: Path) -> None:
+            save_pretrained(model, save_directory)
+
+    return Upload().push_to_hub(repository, private=private, token=token, commit_message="Add a geq model")
+
+
+def _without_aliases(state: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors to write, and for each name that is the same memory as an earlier one, that earlier name."""
+    first: dict[Any, str] = {}
+    tensors: dict[str, Tensor] = {}
+    aliases: dict[str, str] = {}
+    for name, tensor in state.items():
+        if not isinstance(tensor, Tensor):
+            raise CheckpointError(f"only tensors can be saved; {name} is a {type(tensor).__name__}")
+        place = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype) if tensor.numel() else name
+        if place in first:
+            aliases[name] = first[place]
+        else:
+            first[place] = name
+            # A clone is contiguous and shares no memory with a tensor that merely overlaps it.
+            tensors[name] = tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+    return tensors, aliases
+
+
+def _floating_type(model: Network) -> torch.dtype:
+    types = {parameter.dtype for parameter in model.parameters()}
+    if len(types) != 1:
+        raise CheckpointError(
+            f"a saved model has parameters of one floating type; got {sorted(map(str, types))}; "
+            "convert it first, for instance with model.float()"
+        )
+    return types.pop()
+
+
+def _type_named(name: Any) -> torch.dtype:
+    found = getattr(torch, name, None) if isinstance(name, str) else None
+    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+        raise CheckpointError(f"{CONFIG}: dtype must name a floating type of torch; got {name!r}")
+    return found
+
+
+def _replace(path: Path, write: Callable[[Path], object]) -> None:
+    """Let ``write`` fill a temporary file, then put it in place of ``path`` in one step."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        write(temporary)
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)  # mkstemp makes private files; a saved model is an ordinary one
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _local_copy(source: str | Path, revision: str | None) -> Path:
+    if Path(source).is_dir():
+        return Path(source)
+    if not isinstance(source, str) or not re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", source):
+        raise CheckpointError(
+            f"a saved model is a directory or a Hub repository 'owner/name'; {str(source)!r} is neither"
+        )
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(source, revision=revision, allow_patterns=[CONFIG, WEIGHTS]))
+    except Exception as problem:  # the Hub's client raises its own, httpx's and the system's errors alike
+        raise CheckpointError(
+            f"no directory {source!r} exists, and the Hugging Face Hub gave no such repository: {problem}"
+        ) from problem
+
+
+def _read_description(path: Path) -> dict[str, Any]:
+    try:
+        description = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise CheckpointError(f"a saved model has a {CONFIG}; {path.parent} has none") from None
+    except (ValueError, OSError) as problem:
+        raise CheckpointError(f"{path} cannot be read: {problem}") from problem
+    found = description.get("format_version") if isinstance(description, dict) else None
+    if not isinstance(found, int):
+        raise CheckpointError(f"{path} was not written by geq: it has no format_version")
+    if found > FORMAT_VERSION:
+        raise CheckpointError(
+            f"{path} has format version {found} (written by geq {description.get('geq_version')}); "
+            f"this geq {version('geq')} reads up to {FORMAT_VERSION}: pip install --upgrade geq"
+        )
+    missing = {"family", "model", "dtype", "weights_sha256", "config"} - description.keys()
+    if missing:
+        raise CheckpointError(f"{path} is incomplete: {', '.join(sorted(missing))} missing")
+    return description
+
+
+def _class_of(description: dict[str, Any], expected: type[AnyNetwork]) -> type[AnyNetwork]:
+    family = description["family"]
+    if getattr(expected, "family", None) == family:
+        return expected
+    try:
+        kind = family_class(family)
+    except GeqError as problem:
+        raise CheckpointError(f"{CONFIG}: {problem}") from problem
+    if not issubclass(kind, expected):
+        raise CheckpointError(
+            f"the saved model is of family {family!r} ({kind.__name__}), not {expected.__name__}"
+        )
+    return kind
+
+
+def _load_weights(model: Network, path: Path, sha256: str) -> None:
+    state = model.state_dict()
+    try:
+        with safe_open(path, framework="pt") as file:
+            aliases = json.loads((file.metadata() or {}).get(_ALIASES, "{}"))
+            stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dictionary
+    except FileNotFoundError:
+        raise CheckpointError(f"a saved model has a {WEIGHTS}; {path.parent} has none") from None
+    except (SafetensorError, OSError, ValueError) as problem:
+        raise CheckpointError(f"{path} is damaged or cut off: {problem}") from problem
+    for alias, name in aliases.items():
+        if name in stored:
+            stored[alias] = stored[name]
+    for kind, names in (("missing", state.keys() - stored.keys()), ("unknown", stored.keys() - state.keys())):
+        if names:
+            raise CheckpointError(f"{path}: {kind} tensors: {', '.join(sorted(names))}")
+    for name, tensor in state.items():
+        found = stored[name]
+        # A buffer that is empty in a fresh model gets its size from the first images.
+        if found.shape != tensor.shape and tensor.numel():
+            raise CheckpointError(
+                f"{path}: {name} must have shape {tuple(tensor.shape)}; got {tuple(found.shape)}"
+            )
+        if found.dtype != tensor.dtype:
+            raise CheckpointError(f"{path}: {name} must be {tensor.dtype}; got {found.dtype}")
+    if _sha256(path) != sha256:
+        raise CheckpointError(
+            f"{path} is not the file that {CONFIG} was saved with (its SHA-256 differs): "
+            "a save was interrupted, or one of the two files was replaced; save the model again"
+        )
+    model.load_state_dict(stored)
