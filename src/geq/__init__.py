@@ -11,12 +11,25 @@ from typing import Any
 
 _HOME = {
     "geq.error": (
-        "GeqError OptionError InputError ConvergenceError ConvergenceWarning GradientError DataError CheckpointError"
+        "GeqError OptionError InputError ConvergenceError ConvergenceWarning "
+        "GradientError DataError CheckpointError"
     ),
+    "geq.problem": (
+        "HiddenProblem Similarity Linear Polynomial Sigmoid Gaussian PatchGaussian "
+        "GammaRule LearnedGamma FixedGamma ZeroGamma PaperGamma "
+        "Dense Conv2d NormRule NoNorm WeightNorm OperatorNorm "
+        "Penalty NonNegative Box L1 ElasticNet NoPenalty WellPosedness"
+    ),
+    "geq.cell": "Cell ClosedFormCell DerivedCell",
+    "geq.solver": "fixed_point Solution Status Solver Picard Anderson Broyden ProximalGradient FISTA",
+    "geq.gradient": "Gradient Implicit Phantom JacobianFree Unrolled",
+    "geq.equilibrium": "Equilibrium",
 }
+"""Module -> the public names that live there."""
+
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
 
-__all__ = sorted(_MODULE_OF)  # noqa: PLE0605
+__all__ = sorted(_MODULE_OF)
 
 
 def __getattr__(name: str) -> Any:

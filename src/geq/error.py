@@ -24,7 +24,9 @@ class InputError(GeqError, ValueError):
 
 
 class ConvergenceError(GeqError, RuntimeError):
-    """A solver stopped without reaching its tolerance; ``solution`` is what it had by then, if it got that far."""
+    """
+    A solver stopped without reaching its tolerance; ``solution`` is what it had by then, if it got that far.
+    """
 
     def __init__(self, message: str, solution: Any = None) -> None:
         super().__init__(message)

@@ -41,7 +41,11 @@ def part_of(path: pathlib.Path) -> str:
 def imported_parts(path: pathlib.Path) -> set[str]:
     parts = set()
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.level == 0 and (node.module or "").split(".")[0] == "geq":
+        if (
+            isinstance(node, ast.ImportFrom)
+            and node.level == 0
+            and (node.module or "").split(".")[0] == "geq"
+        ):
             pieces = (node.module or "").split(".")
             parts |= {pieces[1]} if len(pieces) > 1 else {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level:
@@ -73,7 +77,9 @@ def test_help_does_not_import_torch() -> None:
 
 
 def test_core_imports_nothing_optional() -> None:
-    optional = "lightning jsonargparse torchmetrics tensorboard rich kornia PIL captum matplotlib sklearn skorch"
+    optional = (
+        "lightning jsonargparse torchmetrics tensorboard rich kornia PIL captum matplotlib sklearn skorch"
+    )
     code = (
         "import sys, geq; [getattr(geq, n) for n in geq.__all__];"
         f"print([m for m in {optional.split()!r} if m in sys.modules])"

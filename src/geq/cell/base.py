@@ -1,0 +1,51 @@
+"""A cell is the map z <- T(z; c) whose fixed points are the layer's output."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from geq.error import CheckedOptions
+
+State = Tensor | tuple[Tensor, ...]
+
+
+class Cell(nn.Module, metaclass=CheckedOptions):
+    """Base class. A cell of one's own gives ``forward(z, c)`` and, where x is not the context, ``inject``.
+
+    States are tensors, or tuples of tensors (multi-scale models), with the batch first.
+
+    >>> class Affine(Cell):
+    ...     def forward(self, z, c):
+    ...         return 0.5 * z + c
+    >>> cell = Affine()
+    >>> cell(torch.ones(1, 2), cell.inject(torch.ones(1, 2)))
+    tensor([[1.5000, 1.5000]])
+    """
+
+    def inject(self, x: Any) -> Any:
+        """The context c: everything that depends on the input only, computed once per solve."""
+        return x
+
+    def initial_state(self, c: Any) -> State:
+        """Where a solve starts; zeros like the context unless overridden."""
+        return torch.zeros_like(c)
+
+    def forward(self, z: Any, c: Any) -> State:
+        raise NotImplementedError
+
+    def at(self, c: Any) -> StationaryMap:
+        """The map of the state alone, for one context."""
+        return StationaryMap(self, c)
+
+
+class StationaryMap:
+    """z ↦ T(z; c) for one c: what solvers and gradients work on."""
+
+    def __init__(self, cell: Cell, context: Any) -> None:
+        self.cell, self.context = cell, context
+
+    def __call__(self, z: State) -> State:
+        return self.cell(z, self.context)

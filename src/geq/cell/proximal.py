@@ -1,0 +1,84 @@
+"""Cells of hidden problems: T(z; c) = prox_f(∇S(z; c)), with ∇S in closed form or derived from the energy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor
+
+from geq.cell.base import Cell, StationaryMap
+from geq.error import OptionError
+from geq.problem.hidden import HiddenProblem
+from geq.problem.similarity import derivative
+
+
+class ProximalCell(Cell):
+    """The stationary map of a hidden problem; subclasses say how ∇S is computed."""
+
+    def __init__(self, problem: HiddenProblem) -> None:
+        super().__init__()
+        self.problem = problem
+
+    def inject(self, x: Any) -> Any:
+        return self.problem.inject(x)
+
+    def initial_state(self, c: Any) -> Tensor:
+        return self.problem.initial_state(c)
+
+    def attraction(self, z: Float[Tensor, "batch *state"], c: Any) -> Float[Tensor, "batch *state"]:
+        """∇S(z; c)."""
+        raise NotImplementedError
+
+    def forward(self, z: Float[Tensor, "batch *state"], c: Any) -> Float[Tensor, "batch *state"]:
+        return self.problem.penalty.prox(self.attraction(z, c))
+
+    def at(self, c: Any) -> ProximalMap:
+        return ProximalMap(self, c)
+
+
+class ClosedFormCell(ProximalCell):
+    """∇S as the similarity gives it: the fast cell, and the one that :class:`~geq.Equilibrium` uses."""
+
+    def attraction(self, z: Float[Tensor, "batch *state"], c: Any) -> Float[Tensor, "batch *state"]:
+        return self.problem.attraction(z, c)
+
+
+class DerivedCell(ProximalCell):
+    """∇S by autograd of the score S: write the energy, get the layer. Every closed form is tested against it."""
+
+    def attraction(self, z: Float[Tensor, "batch *state"], c: Any) -> Float[Tensor, "batch *state"]:
+        return derivative(lambda state: self.problem.score(state, c), z)
+
+
+class ProximalMap(StationaryMap):
+    """The map of a proximal cell, which knows more than its value: it comes from an energy."""
+
+    cell: ProximalCell
+
+    def with_step(self, step: float) -> Callable[[Tensor], Tensor]:
+        """F with F(z) − z the generalised gradient mapping of a proximal step of this size.
+
+        M(z) = prox_{step·f}(z − step·(z − ∇S)) has the same fixed points as T, and (M(z) − z)/step measures
+        how far z is from stationary independently of the step. For step 1 F is T.
+        """
+        if not step > 0:
+            raise OptionError(f"the step must be positive: got {step}")
+        penalty = self.cell.problem.penalty
+
+        def mapping(z: Tensor) -> Tensor:
+            moved = penalty.prox(z + step * (self.cell.attraction(z, self.context) - z), step)
+            return z + (moved - z) / step
+
+        return mapping
+
+    def linearise(self, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """``(s, T, D)`` at z: s = ∇S(z), T = prox(s), both with graph, and the diagonal D = prox'(s) of T's
+        Jacobian D·∂s/∂z.
+
+        ∂s/∂z is the Hessian of S, hence symmetric: what lets conjugate gradients solve the adjoint system.
+        """
+        s = self.cell.attraction(z, self.context)
+        penalty = self.cell.problem.penalty
+        return s, penalty.prox(s), penalty.slope(s.detach())

@@ -1,0 +1,207 @@
+"""The layer: a cell, a solver and a gradient, joined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from geq.cell import Cell, ClosedFormCell, ProximalCell, StationaryMap
+from geq.error import CheckedOptions, InputError, OptionError, unknown_name
+from geq.gradient import Gradient, Implicit, Unrolled
+from geq.problem import HiddenProblem, WellPosedness
+from geq.solver import Anderson, Picard, Solution, Solver, fixed_point
+from geq.solver.fixed_point import ON_FAILURE
+from geq.solver.state import Packing, State, parts_of
+
+HALF = (torch.float16, torch.bfloat16)
+
+
+class Equilibrium(nn.Module, metaclass=CheckedOptions):
+    """``layer(x)`` is the fixed point of a cell, differentiable in training and in evaluation.
+
+    Args:
+        problem: a hidden problem, or a cell of one's own.
+        solver: how the fixed point is found; default ``Anderson()``.
+        gradient: how it is differentiated; default ``Implicit()``, the exact gradient.
+        tol: relative residual to reach, per sample.
+        max_steps: most evaluations of the cell.
+        on_failure: "raise", "warn" or "ignore" when a sample does not reach ``tol``. The default, None,
+            raises in evaluation; in training, where one bad batch must not end a run, it goes on with the
+            best iterate, and ``last_solution`` tells.
+
+    >>> from geq.problem import Dense, Gaussian
+    >>> problem = HiddenProblem(Gaussian(gamma=0.5), W=Dense(8, 4), U=Dense(3, 4, bias=True))
+    >>> layer = Equilibrium(problem, tol=1e-6)
+    >>> z = layer(torch.ones(2, 3))
+    >>> z.shape, bool(layer.last_solution.converged.all())
+    (torch.Size([2, 8]), True)
+    """
+
+    def __init__(
+        self,
+        problem: HiddenProblem | Cell,
+        solver: Solver[Any] | None = None,
+        gradient: Gradient | None = None,
+        tol: float = 1e-4,
+        max_steps: int = 50,
+        on_failure: str | None = None,
+    ) -> None:
+        super().__init__()
+        if on_failure is not None and on_failure not in ON_FAILURE:
+            raise unknown_name("value of on_failure", on_failure, ON_FAILURE)
+        if not tol > 0:
+            raise OptionError(f"tol must be above 0: got {tol}; 1e-3 is usual for training")
+        if max_steps < 1:
+            raise OptionError(f"max_steps must be at least 1: got {max_steps}")
+        self.cell: Cell = ClosedFormCell(problem) if isinstance(problem, HiddenProblem) else problem
+        self.solver: Solver[Any] = Anderson() if solver is None else solver
+        self.gradient: Gradient = Implicit() if gradient is None else gradient
+        self.tol, self.max_steps, self.on_failure = tol, max_steps, on_failure
+        self.last_solution: Solution | None = None
+        """Statistics of the last solve (its ``value`` is left empty, to hold no memory)."""
+        self.last_adjoint: Solution | None = None
+        """Statistics of the last backward, where the gradient solves a system."""
+
+    @property
+    def problem(self) -> HiddenProblem:
+        """The hidden problem; a cell of one's own has none."""
+        if not isinstance(self.cell, ProximalCell):
+            raise OptionError(
+                f"{type(self.cell).__name__} has no energy: it was not made from a HiddenProblem"
+            )
+        return self.cell.problem
+
+    @torch.compiler.disable
+    def forward(self, x: Any, z0: State | None = None) -> Any:
+        """The equilibrium for x, connected to the graph of x and of the parameters.
+
+        Args:
+            x: input, batch first.
+            z0: where to start (a warm start); default the cell's initial state.
+        """
+        with full_precision(x) as x:
+            fn, start = self._prepare(x, z0)
+            z = self._differentiable(fn, start) if torch.is_grad_enabled() else self._find(fn, start).value
+            return like_input(z, x)
+
+    @torch.no_grad()
+    def solve(self, x: Any, z0: State | None = None, trace: bool = False) -> Solution:
+        """The solution with residual, steps and status per sample; ``trace=True`` keeps every residual. No
+        gradient.
+        """
+        with full_precision(x) as x:
+            fn, start = self._prepare(x, z0)
+            return self._find(fn, start, trace)
+
+    def energy(self, x: Any) -> Tensor:
+        """G(z*; x), one number per sample.
+
+        Its gradient in x and in the parameters is exact, although z* is held fixed: at a stationary point the
+        part that goes through z* vanishes (envelope theorem).
+        """
+        problem = self.problem
+        with full_precision(x) as x:
+            c = problem.inject(x)
+            with torch.no_grad():
+                z = self._find(self.cell.at(c), problem.initial_state(c)).value
+            assert isinstance(z, Tensor)
+            return problem.energy(z, c)
+
+    @torch.no_grad()
+    def attention(self, x: Any) -> Tensor:
+        """β of every patch at the equilibrium (Gaussian kernels): ≈ 1 where the state explains the input, ≈ 0
+        for outliers.
+        """
+        problem = self.problem
+        with full_precision(x) as x:
+            c = problem.inject(x)
+            z = self._find(self.cell.at(c), problem.initial_state(c)).value
+            assert isinstance(z, Tensor)
+            return problem.attention(z, c)
+
+    def well_posedness(self) -> WellPosedness:
+        """What the norm of the feedback proves: contraction, uniqueness, step sizes."""
+        return self.problem.well_posedness()
+
+    def _prepare(self, x: Any, z0: State | None) -> tuple[StationaryMap, State]:
+        c = self.cell.inject(x)
+        start = self.cell.initial_state(c)
+        if z0 is not None:
+            expected, came = [[tuple(p.shape) for p in parts_of(s)] for s in (start, z0)]
+            if expected != came:
+                raise InputError(f"z0 must have the shape of the state, {expected}: got {came}")
+            start = z0
+        return self.cell.at(c), start
+
+    def _find(self, fn: StationaryMap, start: State, trace: bool = False) -> Solution:
+        solver, tol, max_steps = self.solver, self.tol, self.max_steps
+        on_failure = self.on_failure or ("ignore" if self.training else "raise")
+        if isinstance(self.gradient, Unrolled):
+            # An unrolled layer is its iterations: it ends after them, wherever that is.
+            start = self.gradient.iterate(fn, start)
+            solver, max_steps, on_failure = Picard(), 1, "ignore"
+        solution = fixed_point(
+            fn, start, solver, tol=tol, max_steps=max_steps, on_failure=on_failure, trace=trace
+        )
+        self._remember(solution)
+        return solution
+
+    def _differentiable(self, fn: StationaryMap, start: State) -> State:
+        if isinstance(self.gradient, Unrolled):
+            z = self.gradient.iterate(fn, start)
+            with torch.no_grad():
+                self._remember(fixed_point(fn, z, Picard(), tol=self.tol, max_steps=1, on_failure="ignore"))
+            return z
+        with torch.no_grad():
+            value = self._find(fn, start).value
+        if isinstance(value, Tensor):
+            return self.gradient.attach(fn, value, self._remember_adjoint)
+        packing = Packing.of(value)
+        attached = self.gradient.attach(
+            lambda rows: packing.pack(fn(packing.unpack(rows))), packing.pack(value), self._remember_adjoint
+        )
+        return packing.unpack(attached)
+
+    def _remember(self, solution: Solution) -> None:
+        self.last_solution = replace(solution, value=solution.residual.new_empty(0))
+
+    def _remember_adjoint(self, solution: Solution) -> None:
+        self.last_adjoint = solution
+
+    def extra_repr(self) -> str:
+        return f"solver={self.solver}, gradient={self.gradient}, tol={self.tol:g}, max_steps={self.max_steps}"
+
+
+@contextmanager
+def full_precision(x: Any) -> Iterator[Any]:
+    """Autocast off, and x in single precision if it was on.
+
+    A fixed point to 1e-3 does not exist in bfloat16, whose own resolution is 4e-3.
+    """
+    device = next((t.device.type for t in tensors_in(x)), "cpu")
+    if not torch.is_autocast_enabled(device):
+        yield x
+        return
+    with torch.autocast(device, enabled=False):
+        yield type(x)(map(single, x)) if isinstance(x, (tuple, list)) else single(x)
+
+
+def single(x: Any) -> Any:
+    return x.float() if isinstance(x, Tensor) and x.dtype in HALF else x
+
+
+def like_input(z: State, x: Any) -> State:
+    """The state in the precision of a half-precision module's input; found in single precision."""
+    dtype = next((t.dtype for t in tensors_in(x)), None)
+    if dtype not in HALF:
+        return z
+    return tuple(part.to(dtype) for part in z) if isinstance(z, tuple) else z.to(dtype)
+
+
+def tensors_in(x: Any) -> list[Tensor]:
+    return [t for t in (x if isinstance(x, (tuple, list)) else (x,)) if isinstance(t, Tensor)]

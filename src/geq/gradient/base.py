@@ -1,0 +1,91 @@
+"""How the output of a solve is connected to the autograd graph.
+
+At a fixed point z* = T(z*; θ) the derivative of a loss is ∂T/∂θᵀu with the *adjoint* u = (I − Jᵀ)⁻¹g, g =
+dL/dz*, J = ∂T/∂z. The gradients of this package differ only in how they find or approximate u, so they share
+one autograd function: it evaluates T once at z* with a graph, and hands u to that graph in backward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from geq.error import CheckedOptions, GradientError
+from geq.solver.solution import Solution
+
+Map = Callable[[Any], Any]
+Record = Callable[[Solution], None]
+
+
+class Linearisation:
+    """T at z*, with what an adjoint method may ask of it."""
+
+    def __init__(self, fn: Map, z: Tensor) -> None:
+        with torch.enable_grad():
+            self.z = z.detach().requires_grad_()
+            linearise = getattr(fn, "linearise", None)
+            self.attraction: Tensor | None = None
+            self.slope: Tensor | None = None
+            if linearise is None:
+                self.image: Tensor = fn(self.z)
+            else:
+                self.attraction, self.image, self.slope = linearise(self.z)
+
+    def transposed_jacobian(self, u: Tensor) -> Tensor:
+        """Jᵀu."""
+        return self._product(self.image, u)
+
+    def hessian(self, w: Tensor) -> Tensor:
+        """∂s/∂z·w, the symmetric factor of J = D·∂s/∂z."""
+        assert self.attraction is not None
+        return self._product(self.attraction, w)
+
+    def _product(self, output: Tensor, u: Tensor) -> Tensor:
+        if not output.requires_grad:
+            return torch.zeros_like(u)  # the map does not depend on the state at all
+        (product,) = torch.autograd.grad(output, self.z, u, retain_graph=True, materialize_grads=True)
+        return product
+
+
+class _Attach(torch.autograd.Function):
+    """Value z*, gradient by the adjoint."""
+
+    @staticmethod
+    def forward(ctx: Any, image: Tensor, z: Tensor, adjoint: Callable[[Tensor], Tensor]) -> Tensor:
+        ctx.adjoint = adjoint
+        return z.view_as(z)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        if torch.is_grad_enabled():
+            raise GradientError(
+                "this gradient cannot be differentiated again (create_graph=True would be silently wrong); "
+                "use gradient=Unrolled(steps), which can"
+            )
+        return ctx.adjoint(grad), None, None
+
+
+@dataclass(frozen=True)
+class Gradient(metaclass=CheckedOptions):
+    """Base class. Subclasses that follow the scheme above give :meth:`adjoint`."""
+
+    def adjoint(self, at: Linearisation, grad: Tensor, record: Record | None) -> Tensor:
+        """u, or an approximation, from g; ``record`` takes the statistics of an iterative method."""
+        raise NotImplementedError
+
+    def attach(self, fn: Map, z: Tensor, record: Record | None = None) -> Tensor:
+        """z, connected to everything that ``fn`` depends on.
+
+        Args:
+            fn: the map; may have ``linearise`` (see :class:`~geq.cell.ProximalMap`).
+            z: its fixed point.
+            record: called in backward with the :class:`~geq.Solution` of the adjoint system.
+        """
+        at = Linearisation(fn, z)
+        if not at.image.requires_grad:
+            return z
+        return _Attach.apply(at.image, z, lambda grad: self.adjoint(at, grad, record))

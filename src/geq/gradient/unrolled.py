@@ -1,0 +1,44 @@
+"""Plain differentiation through the iteration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from geq.error import OptionError
+from geq.gradient.base import Gradient, Map
+from geq.solver.state import State
+
+
+@dataclass(frozen=True)
+class Unrolled(Gradient):
+    """The layer *is* ``steps`` damped iterations from the initial state, and autograd differentiates through
+    them.
+
+    Memory grows with ``steps``. The only gradient that can be differentiated again. The solver of the layer
+    is not used: its output, in training and in evaluation, is the last iterate.
+
+    Args:
+        steps: iterations, at least 1.
+        damping: in (0, 1]; z ← (1 − damping)z + damping·T(z).
+    """
+
+    steps: int = 20
+    damping: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise OptionError(f"Unrolled: steps must be at least 1: got {self.steps}")
+        if not 0 < self.damping <= 1:
+            raise OptionError(f"Unrolled: damping must lie in (0, 1]: got {self.damping}")
+
+    def iterate(self, fn: Map, z: State) -> State:
+        """The state after all steps, with their graph."""
+        for _ in range(self.steps):
+            image = fn(z)
+            if self.damping == 1:
+                z = image
+            elif isinstance(z, tuple):
+                z = tuple(old + self.damping * (new - old) for old, new in zip(z, image, strict=True))
+            else:
+                z = z + self.damping * (image - z)
+        return z

@@ -1,0 +1,156 @@
+"""Rules for γ, the inverse squared width of the Gaussian kernels.
+
+A rule sees q, the squared distances of the patches at z = 0 (``(batch, patches)``), once per solve, and
+answers γ as a scalar or as one number per sample, ``(batch, 1)``. γ is then constant during the solve, so
+that the layer stays the stationary map of one energy. Read as robust statistics: β = e^{−γq} is the weight of
+a patch, 1/γ the scale beyond which it counts as an outlier.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from geq.error import CheckedOptions, OptionError
+
+
+class GammaRule(nn.Module, metaclass=CheckedOptions):
+    """Base class of the rules."""
+
+    def forward(self, q: Float[Tensor, "batch patches"], expected: Tensor, observe: bool) -> Tensor:
+        """γ for this batch.
+
+        Args:
+            q: squared distances at z = 0.
+            expected: what q would be on average for inputs of unit variance; stands in for statistics not yet
+                seen.
+            observe: whether running statistics follow this batch (a training solve) or are only read.
+        """
+        raise NotImplementedError
+
+
+class FixedGamma(GammaRule):
+    """γ = value (KerDEQ uses 0.5). 0 is the control: see :class:`ZeroGamma`."""
+
+    def __init__(self, value: float) -> None:
+        super().__init__()
+        if not (math.isfinite(value) and value >= 0):
+            raise OptionError(f"gamma must be finite and not negative: got {value}; KerDEQ uses 0.5")
+        self.value = float(value)
+
+    def forward(self, q: Float[Tensor, "batch patches"], expected: Tensor, observe: bool) -> Tensor:
+        return q.new_tensor(self.value)
+
+    def extra_repr(self) -> str:
+        return f"{self.value}"
+
+
+class ZeroGamma(FixedGamma):
+    """γ = 0, the control of every comparison: all weights β are 1, and the similarity is −½‖v − u‖²."""
+
+    def __init__(self) -> None:
+        super().__init__(0.0)
+
+    def extra_repr(self) -> str:
+        return ""
+
+
+class RunningScale(GammaRule):
+    """A rule with a running mean of a statistic of q; a buffer, used in training and evaluation."""
+
+    scale: Tensor
+    batches_seen: Tensor
+
+    def __init__(self, momentum: float) -> None:
+        super().__init__()
+        if not 0 <= momentum < 1:
+            raise OptionError(f"momentum must be in [0, 1): got {momentum}; the usual one is 0.95")
+        self.momentum = float(momentum)
+        self.register_buffer("scale", torch.zeros(()))
+        self.register_buffer("batches_seen", torch.zeros((), dtype=torch.int64))
+
+    @torch.no_grad()
+    def update(self, value: Tensor) -> None:
+        value = value.detach().to(self.scale.dtype)
+        kept = torch.where(self.batches_seen > 0, self.momentum, 0.0).to(self.scale.dtype)
+        self.scale = kept * self.scale + (1 - kept) * value
+        self.batches_seen = self.batches_seen + 1
+
+    def current(self, expected: Tensor) -> Tensor:
+        tiny = torch.finfo(expected.dtype).tiny
+        return torch.where(self.batches_seen > 0, self.scale.to(expected.dtype), expected).clamp_min(tiny)
+
+
+class LearnedGamma(RunningScale):
+    """γ = softplus(θ)/m with θ learned and m the running mean of q (the default).
+
+    Relative to m, γ keeps its meaning while the features change scale; learned, it does not chase them as γ =
+    0.2/M with a detached M does. θ starts at softplus⁻¹(initial). Weight decay on θ would pull γ to a value
+    of no meaning: leave it out.
+    """
+
+    def __init__(self, initial: float = 0.2, momentum: float = 0.95) -> None:
+        super().__init__(momentum)
+        if not initial > 0:
+            raise OptionError(
+                f"the initial γ·m must be positive: got {initial}; for none at all use ZeroGamma()"
+            )
+        self.theta = nn.Parameter(torch.tensor(math.log(math.expm1(initial))))
+
+    def forward(self, q: Float[Tensor, "batch patches"], expected: Tensor, observe: bool) -> Tensor:
+        if observe and q.numel():
+            self.update(q.mean())
+        return F.softplus(self.theta.to(q.dtype)) / self.current(expected)
+
+
+class PaperGamma(RunningScale):
+    """γ = target/M, M the smallest q among the patches, so that the largest weight is e^{−target} (GEQ,
+    section 4.2).
+
+    The paper does not say over what the minimum runs, nor whether the gradient passes through M. Here:
+
+    Args:
+        target: γM; the paper's 0.2 makes β_max ≈ 0.82.
+        per: ``"sample"`` (default; a prediction does not depend on its batch-mates) or ``"batch"``, where
+            evaluation uses a running average.
+        through: whether the gradient passes through M. Without it γ undoes what the gradient does to q, and
+            long training collapses; default True.
+        momentum: of the running average, per batch only.
+
+    M is taken at z = 0 (see the module's text), where the paper's text has the state in it.
+    """
+
+    def __init__(
+        self, target: float = 0.2, per: str = "sample", through: bool = True, momentum: float = 0.95
+    ) -> None:
+        super().__init__(momentum)
+        if not target > 0:
+            raise OptionError(f"target must be positive: got {target}; the paper uses 0.2")
+        if per not in ("sample", "batch"):
+            raise OptionError(f"per must be 'sample' or 'batch': got {per!r}")
+        self.target, self.per, self.through = float(target), per, through
+
+    def forward(self, q: Float[Tensor, "batch patches"], expected: Tensor, observe: bool) -> Tensor:
+        q = q if self.through else q.detach()
+        tiny = torch.finfo(q.dtype).eps  # an exact hit, q = 0, must not make γ infinite
+        smallest = q.amin(1, keepdim=True).clamp_min(tiny)
+        if self.per == "sample":
+            return self.target / smallest
+        if observe and q.numel():
+            self.update(smallest.min())
+            return self.target / smallest.min()
+        return self.target / self.current(expected)
+
+    def extra_repr(self) -> str:
+        return f"target={self.target}, per={self.per!r}, through={self.through}"
+
+
+def as_gamma_rule(gamma: float | GammaRule | None) -> GammaRule:
+    """A number is a fixed γ, None the default rule."""
+    if gamma is None:
+        return LearnedGamma()
+    return gamma if isinstance(gamma, GammaRule) else FixedGamma(gamma)

@@ -1,0 +1,151 @@
+"""The hidden optimisation problem that defines a layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from geq.error import CheckedOptions, InputError, OptionError
+from geq.problem.certificate import WellPosedness
+from geq.problem.operator import LinearMap, Operator
+from geq.problem.patch import PatchGaussian
+from geq.problem.penalty import NonNegative, Penalty, per_sample
+from geq.problem.similarity import BoundRadial, BoundSimilarity, Similarity, derivative
+
+
+@dataclass(frozen=True)
+class Context:
+    """All that a solve needs and that depends on the input or the weights only."""
+
+    W: LinearMap
+    similarity: BoundSimilarity
+
+    @property
+    def injection(self) -> Tensor:
+        """v = Ux + b."""
+        return self.similarity.v
+
+
+def working_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Fixed points are found in at least float32: half precision cannot resolve a useful tolerance."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+class HiddenProblem(nn.Module, metaclass=CheckedOptions):
+    """G(z; x) = 1ᵀf(z) + ½‖z‖² − S(z; x), whose stationary condition z = prox_f(∇S(z; x)) is the layer.
+
+    Args:
+        similarity: S; see :mod:`geq.problem.similarity` for what u and v are.
+        W: feedback operator, from the state to the features.
+        U: input operator, from x to the features (kernels on features) or to the state (linear, polynomial,
+            sigmoid); any module, such as a convolution with a norm behind it.
+        penalty: f, by default the indicator of z ≥ 0, whose prox is ReLU.
+
+    For a problem of one's own, override ``inject``, ``score`` and ``initial_state``: the rest is derived.
+
+    >>> from geq.problem.operator import Dense
+    >>> from geq.problem.similarity import Gaussian
+    >>> problem = HiddenProblem(Gaussian(gamma=0.5), W=Dense(8, 4), U=Dense(3, 4, bias=True))
+    >>> c = problem.inject(torch.ones(2, 3))
+    >>> problem.energy(problem.initial_state(c), c).shape
+    torch.Size([2])
+    """
+
+    def __init__(
+        self, similarity: Similarity, W: Operator, U: nn.Module, penalty: Penalty | None = None
+    ) -> None:
+        super().__init__()
+        self.similarity, self.W, self.U = similarity, W, U
+        self.penalty = NonNegative() if penalty is None else penalty
+        W.bound_as_feedback()
+        if isinstance(U, Operator) and U.out_channels != self.injected_channels:
+            raise OptionError(self.mismatch(U.out_channels))
+
+    @property
+    def injected_channels(self) -> int:
+        return self.W.out_channels if self.similarity.acts_on == "features" else self.W.in_channels
+
+    def mismatch(self, came: int) -> str:
+        side = "output (the features Wz)" if self.similarity.acts_on == "features" else "input (the state z)"
+        return (
+            f"U must map to the {side} of W, because {type(self.similarity).__name__} compares x with that: "
+            f"expected {self.injected_channels} channels, got {came}"
+        )
+
+    def inject(self, x: Float[Tensor, "batch *features"]) -> Context:
+        """Everything that depends on x only, computed once per solve."""
+        self.check(x)
+        v = self.U(x)
+        v = v.to(working_dtype(v.dtype))
+        axis = 1 if v.dim() == 4 else -1
+        if v.shape[axis] != self.injected_channels:
+            raise InputError(self.mismatch(int(v.shape[axis])))
+        return Context(self.W.bind(v), self.similarity.bind(v))
+
+    def check(self, x: Tensor) -> None:
+        expected = self.W.raw_weight.dtype
+        if x.dtype != expected:
+            raise InputError(
+                f"x must have the precision of the weights, {expected}: got {x.dtype}; convert with "
+                f"layer.to({x.dtype}) or x.to({expected}), or run under torch.autocast"
+            )
+        if not bool(torch.isfinite(x).all()):
+            raise InputError(
+                "x must be finite: got NaN or infinity; check the data and the layers before this one"
+            )
+
+    def score(self, z: Float[Tensor, "batch *state"], c: Any) -> Float[Tensor, " batch"]:
+        """S(z; x), one number per sample."""
+        if self.similarity.acts_on == "features":
+            return c.similarity.value(c.W(z))
+        return c.similarity.value(z) + 0.5 * per_sample(c.W(z).square())
+
+    def attraction(self, z: Float[Tensor, "batch *state"], c: Any) -> Float[Tensor, "batch *state"]:
+        """∇S(z; x): closed form, or by autograd where a subclass has its own ``score``."""
+        if type(self).score is not HiddenProblem.score:
+            return derivative(lambda state: self.score(state, c), z)
+        if self.similarity.acts_on == "features":
+            return c.W.adjoint(c.similarity.grad(c.W(z)))
+        return c.similarity.grad(z) + c.W.adjoint(c.W(z))
+
+    def energy(self, z: Float[Tensor, "batch *state"], c: Any) -> Float[Tensor, " batch"]:
+        """G(z; x), one number per sample; infinite where the penalty forbids z."""
+        return self.penalty.value(z) + 0.5 * per_sample(z.square()) - self.score(z, c)
+
+    def gradient(self, z: Float[Tensor, "batch *state"], c: Any) -> Float[Tensor, "batch *state"]:
+        """Gradient of the smooth part of the energy, z − ∇S."""
+        return z - self.attraction(z, c)
+
+    def initial_state(self, c: Any) -> Tensor:
+        """z = 0."""
+        v = c.injection
+        if v.dim() == 4:
+            state = v.new_zeros(v.shape[0], self.W.in_channels, *v.shape[2:])
+            channels_last = v.is_contiguous(memory_format=torch.channels_last) and not v.is_contiguous()
+            return state.contiguous(memory_format=torch.channels_last) if channels_last else state
+        return v.new_zeros(*v.shape[:-1], self.W.in_channels)
+
+    def attention(self, z: Float[Tensor, "batch *state"], c: Any) -> Tensor:
+        """β of every patch at z; only kernels on distances have it."""
+        if not isinstance(c, Context) or not isinstance(c.similarity, BoundRadial):
+            raise OptionError(
+                f"attention exists for Gaussian kernels: got {type(self.similarity).__name__}; "
+                "use Gaussian or PatchGaussian"
+            )
+        return c.similarity.attention(c.W(z))
+
+    @torch.no_grad()
+    def well_posedness(self) -> WellPosedness:
+        """
+        What the norm of the feedback proves about this problem (for convolutions: at the size of the last map
+        seen).
+        """
+        norm = float(self.W.norm_upper_bound())
+        if isinstance(self.similarity, PatchGaussian):
+            norm *= float(torch.linalg.matrix_norm(self.similarity.projection, 2))
+        bounds = self.similarity.curvature(norm)
+        return WellPosedness(norm) if bounds is None else WellPosedness(norm, *bounds)

@@ -1,0 +1,258 @@
+"""Linear operators W and U with exact adjoints.
+
+An :class:`Operator` owns a weight and a norm rule. ``bind`` computes the effective weight once and returns a
+:class:`LinearMap`, which a solve applies many times.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from geq.error import CheckedOptions, InputError, OptionError
+from geq.problem.norm import NoNorm, NormRule, OperatorNorm
+
+
+@dataclass(frozen=True)
+class LinearMap:
+    """An operator with its effective weight at hand: ``map(z) = Az + b`` and ``map.adjoint(y) = Aᵀy``."""
+
+    operator: Operator
+    weight: Tensor
+    bias: Tensor | None
+
+    def __call__(self, z: Tensor) -> Tensor:
+        return self.operator.apply_weight(self.weight, z, self.bias)
+
+    def adjoint(self, y: Tensor) -> Tensor:
+        return self.operator.apply_adjoint(self.weight, y)
+
+
+class Operator(nn.Module, metaclass=CheckedOptions):
+    """Base class of :class:`Dense` and :class:`Conv2d`.
+
+    ``norm=None`` leaves the choice to the operator's role: a :class:`~geq.HiddenProblem` gives its feedback W
+    the bound ‖W‖ ≤ 0.95, and U none.
+    """
+
+    raw_weight: nn.Parameter
+    bias: nn.Parameter | None
+    in_channels: int
+    out_channels: int
+
+    def __init__(self, weight: Tensor, bias: bool, norm: NormRule | None) -> None:
+        super().__init__()
+        fan_in = weight[0].numel()
+        nn.init.normal_(weight, std=1.0 / math.sqrt(fan_in))
+        self.raw_weight = nn.Parameter(weight)
+        self.bias = nn.Parameter(weight.new_zeros(weight.shape[0])) if bias else None
+        self.role_decides_norm = norm is None
+        self.norm: NormRule = NoNorm()
+        self.adopt_norm(norm or NoNorm())
+
+    def adopt_norm(self, norm: NormRule) -> None:
+        """Take a copy of ``norm``: rules have state, and two operators must not share it."""
+        self.norm = copy.deepcopy(norm)
+        self.norm.adopt(self.raw_weight)
+
+    def bound_as_feedback(self) -> None:
+        if self.role_decides_norm:
+            self.adopt_norm(OperatorNorm())
+            self.role_decides_norm = False
+
+    def apply_weight(self, weight: Tensor, z: Tensor, bias: Tensor | None = None) -> Tensor:
+        raise NotImplementedError
+
+    def apply_adjoint(self, weight: Tensor, y: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def argument_shape(self, like: Tensor) -> tuple[int, ...]:
+        """Shape of one argument, with a batch axis of 1, where ``like`` is any map on the same grid."""
+        raise NotImplementedError
+
+    def check(self, x: Tensor, channels: int, what: str) -> None:
+        """Refuse a tensor whose shape does not fit, naming what must hold."""
+        raise NotImplementedError
+
+    def bind(self, like: Tensor) -> LinearMap:
+        """Effective weight for arguments on the grid and in the precision of ``like``."""
+        weight = self.raw_weight.to(like.dtype)
+        weight = self.norm(weight, self.apply_weight, self.apply_adjoint, self.argument_shape(like))
+        return LinearMap(self, weight, None if self.bias is None else self.bias.to(like.dtype))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.check(x, self.in_channels, "argument")
+        return self.bind(x)(x)
+
+    def adjoint(self, y: Tensor) -> Tensor:
+        self.check(y, self.out_channels, "argument of the adjoint")
+        return self.bind(y).adjoint(y)
+
+    def norm_upper_bound(self) -> Tensor:
+        """A number that ‖A‖ does not exceed, for the effective weight (and the size of the last map seen)."""
+        raise NotImplementedError
+
+
+class Dense(Operator):
+    """A matrix: ``z ↦ Az + b`` on the last axis.
+
+    Args:
+        in_features, out_features: sizes of the argument and of the value.
+        bias: whether b exists.
+        norm: norm rule; None leaves it to the role (see :class:`Operator`).
+
+    >>> a = Dense(3, 2)
+    >>> z, y = torch.randn(5, 3), torch.randn(5, 2)
+    >>> torch.allclose((a(z) * y).sum(), (z * a.adjoint(y)).sum(), atol=1e-5)
+    True
+    """
+
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = False, norm: NormRule | None = None
+    ) -> None:
+        if in_features < 1 or out_features < 1:
+            raise OptionError(f"a matrix needs positive sizes: got {in_features} → {out_features}")
+        super().__init__(torch.empty(out_features, in_features), bias, norm)
+        self.in_channels, self.out_channels = in_features, out_features
+
+    @property
+    def weight(self) -> Float[Tensor, "out in"]:
+        """The effective weight, after the norm rule."""
+        return self.bind(self.raw_weight).weight
+
+    def apply_weight(self, weight: Tensor, z: Tensor, bias: Tensor | None = None) -> Tensor:
+        return F.linear(z, weight, bias)
+
+    def apply_adjoint(self, weight: Tensor, y: Tensor) -> Tensor:
+        return F.linear(y, weight.t())
+
+    def argument_shape(self, like: Tensor) -> tuple[int, ...]:
+        return (1, self.in_channels)
+
+    def check(self, x: Tensor, channels: int, what: str) -> None:
+        if x.dim() < 2 or x.shape[-1] != channels:
+            raise InputError(f"the {what} of Dense must be (batch, …, {channels}): got {tuple(x.shape)}")
+
+    @torch.no_grad()
+    def norm_upper_bound(self) -> Tensor:
+        weight = self.weight
+        return torch.linalg.matrix_norm(weight.to(torch.promote_types(weight.dtype, torch.float32)), 2)
+
+    def extra_repr(self) -> str:
+        return f"{self.in_channels}, {self.out_channels}, bias={self.bias is not None}"
+
+
+class Conv2d(Operator):
+    """A convolution with stride 1 that keeps the map's size, and its exact adjoint.
+
+    Args:
+        in_channels, out_channels: channels of the argument and of the value.
+        kernel_size: odd side of the kernel.
+        padding: ``"zeros"`` or ``"circular"``.
+        bias: whether a bias exists.
+        norm: norm rule; None leaves it to the role (see :class:`Operator`).
+
+    >>> a = Conv2d(3, 2, padding="circular")
+    >>> z, y = torch.randn(5, 3, 6, 6), torch.randn(5, 2, 6, 6)
+    >>> torch.allclose((a(z) * y).sum(), (z * a.adjoint(y)).sum(), atol=1e-4)
+    True
+    """
+
+    PADDINGS = ("zeros", "circular")
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int = 3,
+        padding: str = "zeros",
+        bias: bool = False,
+        norm: NormRule | None = None,
+    ) -> None:
+        if in_channels < 1 or out_channels < 1:
+            raise OptionError(f"a convolution needs positive channels: got {in_channels} → {out_channels}")
+        if kernel_size < 1 or kernel_size % 2 == 0:
+            raise OptionError(
+                f"kernel_size must be odd, so that the map keeps its size: got {kernel_size}; use 1, 3, 5 …"
+            )
+        if padding not in self.PADDINGS:
+            raise OptionError(f"padding must be one of {', '.join(self.PADDINGS)}: got {padding!r}")
+        super().__init__(torch.empty(out_channels, in_channels, kernel_size, kernel_size), bias, norm)
+        self.in_channels, self.out_channels, self.padding = in_channels, out_channels, padding
+        self.margin = kernel_size // 2
+        self._grid = (8, 8)
+
+    @property
+    def weight(self) -> Float[Tensor, "out in k k"]:
+        """The effective weight, after the norm rule, at the size of the last map seen (8×8 before the first)."""
+        return self.bind(self.raw_weight.new_empty(1, 1, *self._grid)).weight
+
+    def bind(self, like: Tensor) -> LinearMap:
+        self._grid = (int(like.shape[-2]), int(like.shape[-1]))
+        return super().bind(like)
+
+    def pad(self, x: Tensor) -> Tensor:
+        return F.pad(x, (self.margin,) * 4, mode="circular") if self.margin else x
+
+    def apply_weight(self, weight: Tensor, z: Tensor, bias: Tensor | None = None) -> Tensor:
+        if self.padding == "zeros":
+            return F.conv2d(z, weight, bias, padding=self.margin)
+        return F.conv2d(self.pad(z), weight, bias)
+
+    def apply_adjoint(self, weight: Tensor, y: Tensor) -> Tensor:
+        if self.padding == "zeros":
+            return F.conv_transpose2d(y, weight, padding=self.margin)
+        return F.conv2d(self.pad(y), weight.flip(2, 3).transpose(0, 1))
+
+    def argument_shape(self, like: Tensor) -> tuple[int, ...]:
+        return (1, self.in_channels, int(like.shape[-2]), int(like.shape[-1]))
+
+    def check(self, x: Tensor, channels: int, what: str) -> None:
+        if x.dim() != 4 or x.shape[1] != channels:
+            raise InputError(
+                f"the {what} of Conv2d must be (batch, {channels}, height, width): got {tuple(x.shape)}"
+            )
+        if min(x.shape[-2:]) < max(1, self.margin):
+            raise InputError(
+                f"a map must be at least {max(1, self.margin)} pixels wide for a kernel of "
+                f"{2 * self.margin + 1}: got {tuple(x.shape[-2:])}"
+            )
+
+    @torch.no_grad()
+    def norm_upper_bound(self) -> Tensor:
+        """Largest singular value over all frequencies of the circular convolution.
+
+        With zero padding the operator is a corner of the circular one on a grid that is wider by the kernel,
+        so its norm is at most that one's.
+        """
+        weight = self.weight
+        weight = weight.to(torch.promote_types(weight.dtype, torch.float32))
+        height, width = self._grid
+        if self.padding == "zeros":
+            height, width = height + 2 * self.margin, width + 2 * self.margin
+        symbol = torch.fft.rfft2(wrapped(weight, height, width))
+        return torch.linalg.matrix_norm(symbol.permute(2, 3, 0, 1), 2).max()
+
+    def extra_repr(self) -> str:
+        kernel = 2 * self.margin + 1
+        return (
+            f"{self.in_channels}, {self.out_channels}, kernel_size={kernel}, padding={self.padding!r}, "
+            f"bias={self.bias is not None}"
+        )
+
+
+def wrapped(
+    kernel: Float[Tensor, "out in k k"], height: int, width: int
+) -> Float[Tensor, "out in {height} {width}"]:
+    """The kernel laid on a periodic grid, folded where the grid is smaller than the kernel."""
+    folded = kernel.new_zeros(*kernel.shape[:2], height, width)
+    for i in range(kernel.shape[2]):
+        for j in range(kernel.shape[3]):
+            folded[:, :, i % height, j % width] += kernel[:, :, i, j]
+    return folded

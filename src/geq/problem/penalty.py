@@ -1,0 +1,136 @@
+"""Penalties f of the hidden problem: a value and a proximal map. An activation is a prox.
+
+``prox(s, step)`` solves ``argmin_z  step·f(z) + ½‖z − s‖²`` elementwise, and ``slope(s)`` is its derivative
+in s (a diagonal, given as a tensor of the same shape), which makes the adjoint system of the implicit
+gradient symmetric.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from geq.error import CheckedOptions, OptionError
+
+
+def per_sample(values: Float[Tensor, "batch *state"]) -> Float[Tensor, " batch"]:
+    """Sum of everything that belongs to one sample."""
+    return values.flatten(1).sum(1) if values.dim() > 1 else values
+
+
+class Penalty(nn.Module, metaclass=CheckedOptions):
+    """Base class: a convex, separable f. Subclasses give ``value``, ``prox`` and ``slope``."""
+
+    def value(self, z: Float[Tensor, "batch *state"]) -> Float[Tensor, " batch"]:
+        raise NotImplementedError
+
+    def prox(self, s: Float[Tensor, "batch *state"], step: float = 1.0) -> Float[Tensor, "batch *state"]:
+        raise NotImplementedError
+
+    def slope(self, s: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
+        """Derivative of ``prox(s, 1)``; between 0 and 1 because a prox is monotone and 1-Lipschitz."""
+        raise NotImplementedError
+
+
+class NoPenalty(Penalty):
+    """f = 0: the prox is the identity.
+
+    >>> NoPenalty().prox(torch.tensor([[-1.0, 2.0]]))
+    tensor([[-1.,  2.]])
+    """
+
+    def value(self, z: Float[Tensor, "batch *state"]) -> Float[Tensor, " batch"]:
+        return z.new_zeros(z.shape[0])
+
+    def prox(self, s: Float[Tensor, "batch *state"], step: float = 1.0) -> Float[Tensor, "batch *state"]:
+        return s
+
+    def slope(self, s: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
+        return torch.ones_like(s)
+
+
+class Box(Penalty):
+    """f = indicator of ``low ≤ z ≤ high``: the prox clips.
+
+    >>> Box(0.0, 1.0).prox(torch.tensor([[-1.0, 0.5, 2.0]]))
+    tensor([[0.0000, 0.5000, 1.0000]])
+    """
+
+    def __init__(self, low: float, high: float) -> None:
+        super().__init__()
+        if not low < high:
+            raise OptionError(f"Box needs low < high: got low={low}, high={high}")
+        self.low, self.high = float(low), float(high)
+
+    def value(self, z: Float[Tensor, "batch *state"]) -> Float[Tensor, " batch"]:
+        outside = (z < self.low) | (z > self.high)
+        return per_sample(torch.zeros_like(z).masked_fill(outside, math.inf))
+
+    def prox(self, s: Float[Tensor, "batch *state"], step: float = 1.0) -> Float[Tensor, "batch *state"]:
+        return s.clamp(self.low, self.high)
+
+    def slope(self, s: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
+        return ((s > self.low) & (s < self.high)).to(s.dtype)
+
+    def extra_repr(self) -> str:
+        return f"low={self.low}, high={self.high}"
+
+
+class NonNegative(Box):
+    """f = indicator of ``z ≥ 0``: the prox is ReLU. The penalty of every model in the papers.
+
+    >>> NonNegative().prox(torch.tensor([[-1.0, 2.0]]))
+    tensor([[0., 2.]])
+    """
+
+    def __init__(self) -> None:
+        super().__init__(0.0, math.inf)
+
+    def prox(self, s: Float[Tensor, "batch *state"], step: float = 1.0) -> Float[Tensor, "batch *state"]:
+        return s.relu()
+
+    def extra_repr(self) -> str:
+        return ""
+
+
+class ElasticNet(Penalty):
+    """f = l1·|z| + ½ l2·z²: the prox is a soft threshold followed by a shrinkage by 1/(1 + l2).
+
+    >>> ElasticNet(l1=1.0, l2=1.0).prox(torch.tensor([[-3.0, 0.5, 3.0]]))
+    tensor([[-1.,  0.,  1.]])
+    """
+
+    def __init__(self, l1: float, l2: float) -> None:
+        super().__init__()
+        if l1 < 0 or l2 < 0:
+            raise OptionError(f"the weights of a penalty must not be negative: got l1={l1}, l2={l2}")
+        self.l1, self.l2 = float(l1), float(l2)
+
+    def value(self, z: Float[Tensor, "batch *state"]) -> Float[Tensor, " batch"]:
+        return per_sample(self.l1 * z.abs() + (0.5 * self.l2) * z.square())
+
+    def prox(self, s: Float[Tensor, "batch *state"], step: float = 1.0) -> Float[Tensor, "batch *state"]:
+        return nn.functional.softshrink(s, self.l1 * step) / (1.0 + self.l2 * step)
+
+    def slope(self, s: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
+        return (s.abs() > self.l1).to(s.dtype) / (1.0 + self.l2)
+
+    def extra_repr(self) -> str:
+        return f"l1={self.l1}, l2={self.l2}"
+
+
+class L1(ElasticNet):
+    """f = weight·|z|: the prox is the soft threshold.
+
+    >>> L1(1.0).prox(torch.tensor([[-3.0, 0.5, 3.0]]))
+    tensor([[-2.,  0.,  2.]])
+    """
+
+    def __init__(self, weight: float) -> None:
+        super().__init__(l1=weight, l2=0.0)
+
+    def extra_repr(self) -> str:
+        return f"weight={self.l1}"

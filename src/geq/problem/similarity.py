@@ -1,0 +1,280 @@
+"""Similarities S(u, v): what the hidden problem rewards. Changing S changes the network.
+
+There are two places where a similarity can look at the state z:
+
+* ``acts_on = "features"``: u = Wz and v = Ux + b are compared, S(z; x) = value(Wz, v), so ∇S = Wᵀ grad(Wz,
+  v);
+* ``acts_on = "state"``: u is z itself, and the feedback comes as a quadratic, S(z; x) = value(z, v) + ½‖Wz‖²,
+  so ∇S = grad(z, v) + WᵀWz (the linear, polynomial and sigmoid kernels of GEQ table 4).
+
+One's own similarity needs only ``value``, one number per sample; its gradient is derived.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from geq.error import CheckedOptions, InputError, OptionError
+from geq.problem.gamma import FixedGamma, GammaRule, as_gamma_rule
+from geq.problem.penalty import per_sample
+
+PEAK_CURVATURE = 2.0 * math.exp(-1.5)
+"""
+Largest eigenvalue of the Hessian of (1/2γ)e^{−γ‖d‖²} in d: max over t of e^{−t}(2t − 1), reached at t = γ‖d‖²
+= 3/2.
+"""
+
+
+class Similarity(nn.Module, metaclass=CheckedOptions):
+    """Base class. Subclasses give ``value`` and, if they want a fast layer, ``grad``.
+
+    >>> class InverseMultiquadric(Similarity):
+    ...     def value(self, u, v):
+    ...         return (1 + ((v - u) ** 2).sum(-1)).rsqrt()
+    >>> u, v = torch.zeros(1, 2), torch.tensor([[3.0, 0.0]])
+    >>> InverseMultiquadric().grad(u, v).detach()
+    tensor([[0.0949, 0.0000]])
+    """
+
+    acts_on: Literal["features", "state"] = "features"
+
+    def value(
+        self, u: Float[Tensor, "batch *map"], v: Float[Tensor, "batch *map"]
+    ) -> Float[Tensor, " batch"]:
+        """S(u, v), one number per sample."""
+        raise NotImplementedError
+
+    def grad(
+        self, u: Float[Tensor, "batch *map"], v: Float[Tensor, "batch *map"]
+    ) -> Float[Tensor, "batch *map"]:
+        """∂S/∂u; here by autograd of ``value``, differentiable again where gradients are recorded."""
+        return derivative(lambda argument: self.value(argument, v), u)
+
+    def bind(self, v: Float[Tensor, "batch *map"]) -> BoundSimilarity:
+        """What a solve uses: v fixed, and everything that depends on v or the weights computed once."""
+        return BoundSimilarity(self, v)
+
+    def check(self, shape: tuple[int, ...]) -> None:
+        """Refuse maps (without batch axis) that this similarity cannot take."""
+
+    def curvature(self, feedback_norm: float) -> tuple[float, float] | None:
+        """Bounds on the eigenvalues of ∇²S in z where ‖W‖ ≤ ``feedback_norm``; None where none is known."""
+        return None
+
+
+class BoundSimilarity:
+    """S(·, v) for one v; subclasses keep what they computed once."""
+
+    def __init__(self, similarity: Similarity, v: Tensor) -> None:
+        self.similarity, self.v = similarity, v
+
+    def value(self, u: Tensor) -> Tensor:
+        value = self.similarity.value(u, self.v)
+        if value.shape != u.shape[:1]:
+            raise InputError(
+                f"{type(self.similarity).__name__}.value must give one number per sample, "
+                f"shape ({u.shape[0]},): got {tuple(value.shape)}; sum over the other axes"
+            )
+        return value
+
+    def grad(self, u: Tensor) -> Tensor:
+        # The check of `value` is worth having only where `grad` goes through it.
+        if type(self.similarity).grad is Similarity.grad:
+            return derivative(self.value, u)
+        return self.similarity.grad(u, self.v)
+
+
+def derivative(function: Callable[[Tensor], Tensor], u: Tensor) -> Tensor:
+    """Gradient in u of a per-sample function, keeping the graph if the caller is recording one."""
+    recording = torch.is_grad_enabled()
+    with torch.enable_grad():
+        argument = u if recording and u.requires_grad else u.detach().requires_grad_()
+        total = function(argument).sum()
+        if not total.requires_grad:
+            return torch.zeros_like(u)  # the function does not depend on u
+        (gradient,) = torch.autograd.grad(total, argument, create_graph=recording, materialize_grads=True)
+    return gradient
+
+
+class InnerProduct(Similarity):
+    """Similarities of the inner product ⟨v, z⟩; the feedback enters as ½‖Wz‖²."""
+
+    acts_on = "state"
+
+    def slope(self, product: Float[Tensor, " batch"], size: int) -> Tensor:
+        """dS/d⟨v, u⟩ for each sample, where a sample has ``size`` entries."""
+        raise NotImplementedError
+
+    def grad(
+        self, u: Float[Tensor, "batch *map"], v: Float[Tensor, "batch *map"]
+    ) -> Float[Tensor, "batch *map"]:
+        slope = self.slope(per_sample(u * v), u[0].numel() if len(u) else 1)
+        return slope.view(-1, *[1] * (u.dim() - 1)) * v
+
+
+class Linear(InnerProduct):
+    """S = ⟨v, z⟩ (+ ½‖Wz‖²): OptEq as GEQ reformulates it, z = σ(WᵀWz + Ux + b) (GEQ eq. 3–4).
+
+    Well posed for ‖W‖ < 1: the Hessian of S is WᵀW.
+    """
+
+    def value(
+        self, u: Float[Tensor, "batch *map"], v: Float[Tensor, "batch *map"]
+    ) -> Float[Tensor, " batch"]:
+        return per_sample(u * v)
+
+    def grad(
+        self, u: Float[Tensor, "batch *map"], v: Float[Tensor, "batch *map"]
+    ) -> Float[Tensor, "batch *map"]:
+        return v
+
+    def curvature(self, feedback_norm: float) -> tuple[float, float] | None:
+        return 0.0, feedback_norm**2
+
+
+class Polynomial(InnerProduct):
+    """S = (n/d)(offset + ⟨v, z⟩/n)^d (+ ½‖Wz‖²), n the number of entries of a sample.
+
+    GEQ table 4 prints ⟨v, z⟩^d, which is ``Polynomial(d, offset=0, averaged=False)``. There z = 0 is a fixed
+    point at which every gradient vanishes, and random starts explode; hence the offset and the mean. With
+    them the gradient is (offset + ⟨v, z⟩/n)^{d−1} v, of the size of the linear kernel's.
+    """
+
+    def __init__(self, degree: int = 2, offset: float = 1.0, averaged: bool = True) -> None:
+        super().__init__()
+        if degree < 2:
+            raise OptionError(f"degree must be at least 2: got {degree}; degree 1 is Linear()")
+        self.degree, self.offset, self.averaged = degree, float(offset), averaged
+
+    def value(
+        self, u: Float[Tensor, "batch *map"], v: Float[Tensor, "batch *map"]
+    ) -> Float[Tensor, " batch"]:
+        if not self.averaged:
+            return (self.offset + per_sample(u * v)) ** self.degree
+        size = max(1, math.prod(u.shape[1:]))
+        return (size / self.degree) * (self.offset + per_sample(u * v) / size) ** self.degree
+
+    def slope(self, product: Float[Tensor, " batch"], size: int) -> Tensor:
+        if not self.averaged:
+            return self.degree * (self.offset + product) ** (self.degree - 1)
+        return (self.offset + product / size) ** (self.degree - 1)
+
+    def extra_repr(self) -> str:
+        return f"degree={self.degree}, offset={self.offset}, averaged={self.averaged}"
+
+
+class Sigmoid(InnerProduct):
+    """S = n·tanh(⟨v, z⟩/n) (+ ½‖Wz‖²), n the number of entries of a sample.
+
+    GEQ table 4 prints tanh⟨v, z⟩, which is ``Sigmoid(averaged=False)``; with sums over a whole map it
+    saturates and does not converge.
+    """
+
+    def __init__(self, averaged: bool = True) -> None:
+        super().__init__()
+        self.averaged = averaged
+
+    def value(
+        self, u: Float[Tensor, "batch *map"], v: Float[Tensor, "batch *map"]
+    ) -> Float[Tensor, " batch"]:
+        size = max(1, math.prod(u.shape[1:])) if self.averaged else 1
+        return size * torch.tanh(per_sample(u * v) / size)
+
+    def slope(self, product: Float[Tensor, " batch"], size: int) -> Tensor:
+        return 1 - torch.tanh(product / (size if self.averaged else 1)).square()
+
+    def extra_repr(self) -> str:
+        return f"averaged={self.averaged}"
+
+
+class RadialSimilarity(Similarity):
+    """Similarities (1/2γ) Σ e^{−γq} over squared distances q of patches; ``bind`` fixes γ for the solve.
+
+    The Hessian in the difference is −β(I − 2γddᵀ), with eigenvalues in [−1, 2e^{−3/2}]: so ‖W‖ < 1 makes the
+    plain iteration contract, and ‖W‖² < e^{3/2}/2 ≈ 2.24 keeps the hidden objective strongly convex.
+    """
+
+    gamma: GammaRule
+
+    def bind(self, v: Float[Tensor, "batch *map"]) -> BoundRadial:
+        return self.bind_observing(v, observe=self.training and torch.is_grad_enabled())
+
+    def bind_observing(self, v: Tensor, observe: bool) -> BoundRadial:
+        raise NotImplementedError
+
+    def value(
+        self, u: Float[Tensor, "batch *map"], v: Float[Tensor, "batch *map"]
+    ) -> Float[Tensor, " batch"]:
+        return self.bind_observing(v, observe=False).value(u)
+
+    def grad(
+        self, u: Float[Tensor, "batch *map"], v: Float[Tensor, "batch *map"]
+    ) -> Float[Tensor, "batch *map"]:
+        return self.bind_observing(v, observe=False).grad(u)
+
+    def curvature(self, feedback_norm: float) -> tuple[float, float] | None:
+        flat = isinstance(self.gamma, FixedGamma) and self.gamma.value == 0
+        return -(feedback_norm**2), 0.0 if flat else PEAK_CURVATURE * feedback_norm**2
+
+
+class BoundRadial(BoundSimilarity):
+    """A radial similarity with γ known. ``distances`` and ``pull`` are what the two kernels differ in."""
+
+    gamma: Tensor
+
+    def distances(self, u: Tensor) -> Tensor:
+        """q, ``(batch, patches)``."""
+        raise NotImplementedError
+
+    def attention(self, u: Tensor) -> Tensor:
+        """β = e^{−γq}, one weight per patch."""
+        return torch.exp(-self.gamma * self.distances(u))
+
+    def value(self, u: Tensor) -> Tensor:
+        q = self.distances(u)
+        # For γ = 0 the limit, up to the constant 1/2γ.
+        exact = torch.exp(-self.gamma * q) / (2 * torch.where(self.gamma > 0, self.gamma, 1.0))
+        return torch.where(self.gamma > 0, exact, -0.5 * q).sum(1)
+
+
+class Gaussian(RadialSimilarity):
+    """S = (1/2γ) e^{−γ‖v − u‖²}, one distance per sample: z = σ(e^{−γ‖r‖²}Wᵀr), r = Ux + b − Wz (GEQ eq.
+    5–6).
+
+    Args:
+        gamma: a number (fixed γ) or a rule; default :class:`LearnedGamma`. In high dimension a fixed γ
+            underflows to a dead layer (β = 0 and every gradient 0), which is why rules are relative to a
+            scale.
+
+    >>> Gaussian(gamma=0.5).value(torch.zeros(1, 2), torch.tensor([[1.0, 1.0]]))
+    tensor([0.3679])
+    """
+
+    def __init__(self, gamma: float | int | GammaRule | None = None) -> None:
+        super().__init__()
+        self.gamma = as_gamma_rule(gamma)
+
+    def bind_observing(self, v: Tensor, observe: bool) -> BoundGaussian:
+        return BoundGaussian(self, v, observe)
+
+
+class BoundGaussian(BoundRadial):
+    def __init__(self, similarity: Gaussian, v: Tensor, observe: bool) -> None:
+        super().__init__(similarity, v)
+        expected = v.new_tensor(float(math.prod(v.shape[1:])))
+        self.gamma = similarity.gamma(per_sample(v.square()).unsqueeze(1), expected, observe)
+
+    def distances(self, u: Tensor) -> Tensor:
+        return per_sample((self.v - u).square()).unsqueeze(1)
+
+    def grad(self, u: Tensor) -> Tensor:
+        difference = self.v - u
+        q = per_sample(difference.square()).unsqueeze(1)
+        weight = torch.exp(-self.gamma * q)
+        return weight.view(-1, *[1] * (u.dim() - 1)) * difference
