@@ -62,7 +62,7 @@ class NonNegativeQuadratic:
 
     @property
     def answer(self) -> Tensor:
-        """By enumeration: of all active sets, the one that satisfies the conditions of Karush, Kuhn and Tucker."""
+        """By enumeration: of all active sets, the one that satisfies the Karush–Kuhn–Tucker conditions."""
         batch, size = self.linear.shape
         found = torch.full_like(self.linear, float("nan"))
         for sample in range(batch):

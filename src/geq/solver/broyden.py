@@ -9,11 +9,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from geq.solver.anderson import precise
+from geq.solver.anderson import inner_products, precise
 from geq.solver.base import Solver, check_memory
 
 GROWTH = 10.0
-"""A sample whose residual grows by more than this factor in one step forgets its updates and takes a plain step."""
+"""A sample whose residual grows by more than this factor in one step forgets its updates."""
 
 
 @dataclass
@@ -36,9 +36,9 @@ class Broyden(Solver[Updates]):
 
         H ← H + (s − H y) (sᵀH) / (sᵀH y)
 
-    is the smallest change of the Jacobian that explains the last step. H is kept as −I + Σ u_i v_iᵀ and starts anew
-    once ``memory`` pairs are stored. There is no line search. A sample skips an update whose denominator is lost in
-    rounding, and forgets its pairs when its residual grows tenfold in one step.
+    is the smallest change of the Jacobian that explains the last step. H is kept as −I + Σ u_i v_iᵀ and
+    starts anew once ``memory`` pairs are stored. There is no line search. A sample skips an update whose
+    denominator is lost in rounding, and forgets its pairs when its residual grows tenfold in one step.
 
     Args:
         memory: Pairs (u_i, v_i) to keep before the restart.
@@ -79,8 +79,8 @@ class Broyden(Solver[Updates]):
         steady = _norm(now) <= GROWTH * _norm(now - change)
         valid *= steady
 
-        v = _combine(right, valid * _products(left, step)) - step
-        applied = _combine(left, valid * _products(right, now)) - now
+        v = _combine(right, valid * inner_products(left, step)) - step
+        applied = _combine(left, valid * inner_products(right, now)) - now
         # The last step was −H g(z), hence H y = H g(z + s) + s and u = (s − H y)/(vᵀy) = −H g(z + s)/(vᵀy).
         denominator = (v * change).sum(1, keepdim=True)
         threshold = math.sqrt(torch.finfo(now.dtype).eps) * _norm(v) * _norm(change)
@@ -91,10 +91,6 @@ class Broyden(Solver[Updates]):
         memory.right[:, slot] = v
         memory.valid[:, slot] = usable.squeeze(1).to(now.dtype)
         return torch.where(steady, -applied - u * (v * now).sum(1, keepdim=True), now)
-
-
-def _products(rows: Float[Tensor, "batch n size"], vector: Float[Tensor, "batch size"]) -> Tensor:
-    return torch.bmm(rows, vector.unsqueeze(2)).squeeze(2)
 
 
 def _combine(rows: Float[Tensor, "batch n size"], weights: Float[Tensor, "batch n"]) -> Tensor:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 from torch import Tensor
 
 from geq.error import ConvergenceError, ConvergenceWarning, OptionError, unknown_name
@@ -111,8 +111,8 @@ def fixed_point(
 class _Progress:
     """What is known of each sample so far.
 
-    Counters and masks live on the CPU, next to the one transfer per evaluation that brings the norms there:
-    their tests then cost no further synchronisation.
+    Counters and masks live on the CPU, where one transfer per evaluation brings the norms: testing them then
+    costs no further synchronisation.
     """
 
     def __init__(self, z: Tensor, tol: float, abs_tol: float, trace: bool) -> None:
@@ -123,65 +123,65 @@ class _Progress:
         self.residual = torch.full((batch,), math.inf, dtype=self.norm_dtype)
         self.active = torch.ones(batch, dtype=torch.bool)
         self.converged = torch.zeros(batch, dtype=torch.bool)
-        self.diverged = torch.zeros(batch, dtype=torch.bool)
         self.steps = torch.zeros(batch, dtype=torch.int64)
+        self.status = Status.CONVERGED
+        self.count = 0
         self.limit: Tensor | None = None
         self.trace: list[Tensor] | None = [] if trace else None
-        self.finished = False
         self._held: Tensor | None = None
+
+    @property
+    def finished(self) -> bool:
+        return self._held is not None and not bool(self.active.any())
 
     def record(self, z: Tensor, fz: Tensor, residual: Tensor) -> None:
         """Measure the residual at ``z``; keep it where it is the best, and stop the samples that are done."""
-        norms = torch.stack(
-            [torch.linalg.vector_norm(t, dim=1, dtype=self.norm_dtype) for t in (residual, fz)]
-        ).cpu()
-        relative = self._relative(norms[0], norms[1])
+        norms = [torch.linalg.vector_norm(rows, dim=1, dtype=self.norm_dtype) for rows in (residual, fz)]
+        absolute, image = torch.stack(norms).cpu()
+        absolute = absolute + 0 * image  # NaN, which fails every comparison below, unless both are finite
+        numbers = torch.finfo(self.norm_dtype)
+        # At most tol exactly where the stopping rule holds; the lower bound is for f(z) = 0 and abs_tol = 0.
+        relative = absolute / (image + self.floor).clamp_min(numbers.tiny)
         if self.limit is None:
-            self.limit = norms[0] * BLOW_UP
-        improved = self.active & (relative < self.residual)
-        converged = self.active & (relative <= self.tol)
-        diverged = self.active & ~((norms[0] <= self.limit) & torch.isfinite(relative)) & ~converged
+            self.limit = (absolute * BLOW_UP).clamp_max(numbers.max)
+        self.count += 1
 
-        self.steps += self.active
-        self.residual = torch.where(improved, relative, self.residual)
+        improved = self.active & (relative < self.residual)
         if self.trace is not None:
-            self.trace.append(torch.where(self.active, relative, self.trace[-1] if self.trace else relative))
+            finite = relative.nan_to_num(nan=math.inf, posinf=math.inf)
+            self.trace.append(torch.where(self.active, finite, self.trace[-1] if self.trace else finite))
         if torch.equal(improved, self.active):
             self.best = z  # stopped samples are held at their best in z, so this is right for them as well
-        elif bool(improved.any()):
+        else:
             self.best = torch.where(_column(improved, z), z, self.best)
-        if bool((converged | diverged).any()):
-            self.converged |= converged
-            self.diverged |= diverged
-            self.active = self.active & ~converged & ~diverged
-            self._held = _column(~self.active, z)
-            self.finished = not bool(self.active.any())
+        self.residual = torch.where(improved, relative, self.residual)
+
+        sound = absolute <= self.limit
+        active = self.active & sound & (relative > self.tol)
+        if not torch.equal(active, self.active):
+            self.converged |= self.active & (relative <= self.tol)
+            if not bool((sound | self.converged)[self.active].all()):
+                self.status = Status.DIVERGED
+            self.steps = torch.where(active == self.active, self.steps, self.count)
+            self.active = active
+            self._held = _column(~active, z)
 
     def hold(self, z: Tensor) -> Tensor:
         """``z``, with the samples that stopped put back to their best state."""
         return z if self._held is None else torch.where(self._held, self.best, z)
 
     def solution(self, packing: Packing) -> Solution:
-        status = Status.CONVERGED
-        if not bool(self.converged.all()):
-            status = Status.DIVERGED if bool(self.diverged.any()) else Status.MAX_STEPS
+        if self.status is Status.CONVERGED and not bool(self.converged.all()):
+            self.status = Status.MAX_STEPS
         device = self.best.device
         return Solution(
             value=packing.unpack(self.best),
             residual=self.residual.to(device),
             converged=self.converged.to(device),
-            steps=self.steps.to(device),
-            status=status,
+            steps=torch.where(self.active, self.count, self.steps).to(device),
+            status=self.status,
             trace=None if self.trace is None else torch.stack(self.trace).to(device),
         )
-
-    def _relative(
-        self, residual: Float[Tensor, " batch"], image: Float[Tensor, " batch"]
-    ) -> Float[Tensor, " batch"]:
-        """‖f(z) − z‖ / (‖f(z)‖ + abs_tol/tol): at most ``tol`` exactly where the stopping rule holds."""
-        numbers = torch.finfo(residual.dtype)
-        relative = residual / (image + self.floor).clamp_min(numbers.tiny)
-        return torch.where(torch.isfinite(residual + image), relative.clamp_max(numbers.max), math.inf)
 
 
 def _column(mask: Bool[Tensor, " batch"], like: Tensor) -> Bool[Tensor, "batch 1"]:

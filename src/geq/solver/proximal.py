@@ -19,9 +19,9 @@ from geq.solver.base import Memory, Solver
 class _Descent(Solver[Memory]):
     """Minimises smooth(z) + f(z) by steps M_η(z) = prox_{ηf}(z − η ∇smooth(z)).
 
-    The map is asked for this step by ``fn.with_step(η)``, which returns F with F(z) − z = (M_η(z) − z)/η. That
-    difference is minus the generalised gradient: it has the scale of a gradient whatever η is, so that a small step
-    does not pass for convergence, and z + η·(F(z) − z) is the proximal step.
+    The map is asked for this step by ``fn.with_step(η)``, which returns F with F(z) − z = (M_η(z) − z)/η.
+    This is minus the generalised gradient: it has the scale of a gradient whatever η is, so that a small
+    step does not pass for convergence, and z + η·(F(z) − z) is the proximal step.
     """
 
     step_size: float = 0.5
@@ -46,8 +46,8 @@ class _Descent(Solver[Memory]):
 class ProximalGradient(_Descent[None]):
     """z ← prox_{ηf}(z − η ∇smooth(z)), η = ``step_size``.
 
-    Descends for every η up to 1/L, where L is the Lipschitz constant of ∇smooth, and converges for η < 2/L if the
-    energy is convex, also where the plain iteration of the layer's map (η = 1) does not.
+    Descends for every η up to 1/L, where L is the Lipschitz constant of ∇smooth, and converges for η < 2/L if
+    the energy is convex, also where the plain iteration of the layer's map (η = 1) does not.
     """
 
     def init(self, z: Float[Tensor, "batch size"]) -> None:
@@ -77,9 +77,9 @@ class FISTA(_Descent[Momentum]):
 
         x_k = M_η(z_k),  t_{k+1} = (1 + √(1 + 4 t_k²))/2,  z_{k+1} = x_k + (t_k − 1)/t_{k+1} · (x_k − x_{k−1})
 
-    On a convex energy of condition number κ it needs of the order of √κ steps where the plain method needs κ. A
-    sample drops its momentum when that points uphill, ⟨F(z_k) − z_k, x_k − x_{k−1}⟩ < 0, which recovers the linear
-    rate without knowing κ. The solution is the extrapolated point z_k at which the residual was measured.
+    On a convex energy of condition number κ it needs of the order of √κ steps where the plain method needs κ.
+    A sample drops its momentum when that points uphill, ⟨F(z_k) − z_k, x_k − x_{k−1}⟩ < 0, which recovers the
+    linear rate without knowing κ. The solution is the extrapolated point z_k, where the residual is taken.
 
     Args:
         step_size: η, at most 1/L for the Lipschitz constant L of the smooth part's gradient.
