@@ -66,22 +66,23 @@ def show_table(rows: list[ModelRow]) -> None:
 
     table = Table(
         title=f"{len(rows)} models",
-        caption="multiply-adds of one evaluation for one image; reported accuracy in %",
+        caption="size: parameters; cost: multiply-adds of one evaluation, one image; reported: accuracy in %",
         box=box.SIMPLE_HEAD,
     )
     table.add_column("name", no_wrap=True)
-    table.add_column("parameters", justify="right", no_wrap=True)
-    table.add_column("multiply-adds", justify="right", no_wrap=True)
+    table.add_column("size", justify="right", no_wrap=True)
+    table.add_column("cost", justify="right", no_wrap=True)
     table.add_column("input", justify="right", no_wrap=True)
-    table.add_column("source", overflow="fold")
-    table.add_column("reported", overflow="fold")
+    table.add_column("source")
+    table.add_column("reported")
     for row in rows:
         size = "×".join(map(str, row.input_shape))
         reported = row.reported or "–"
         table.add_row(row.name, short(row.parameters), short(row.multiply_adds), size, row.source, reported)
     console = Console()
-    # A pipe has no width of its own: give each row one line there.
-    console.print(table, width=None if console.is_terminal else 160)
+    if not console.is_terminal:
+        console.width = max(console.width, 160)  # a file has no width of its own: one line for each row
+    console.print(table)
 
 
 def declare(parser: Any) -> None:

@@ -36,4 +36,5 @@ def parse(
     try:
         return parser.parse_args(arguments)
     except jsonargparse.ArgumentError as problem:
-        raise OptionError(f"geq {command}: {problem}; see geq {command} --help") from problem
+        message = " ".join(str(problem).split())
+        raise OptionError(f"geq {command}: {message}; see geq {command} --help") from problem

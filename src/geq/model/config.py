@@ -23,6 +23,8 @@ CLASS_KEY = "class"
 class NetworkConfig:
     """The two facts that every network has; each family adds its own fields.
 
+    A field annotated with ``Literal[...]`` is checked here against its choices.
+
     Args:
         input_shape: channels, height and width of one input image.
         num_classes: number of logits.
@@ -38,6 +40,11 @@ class NetworkConfig:
             )
         if self.num_classes < 1:
             raise OptionError(f"num_classes must be at least 1; got {self.num_classes}")
+        for name, kind in get_type_hints(type(self)).items():
+            if get_origin(kind) is Literal and getattr(self, name) not in get_args(kind):
+                raise OptionError(
+                    f"{name} must be one of {list(get_args(kind))}; got {getattr(self, name)!r}"
+                )
 
 
 Config = TypeVar("Config", bound=NetworkConfig)

@@ -5,16 +5,17 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from typing_extensions import Self
 
 from geq.equilibrium import Equilibrium
 from geq.error import GeqError, InputError
 from geq.model.config import NetworkConfig
+
+AnyNetwork = TypeVar("AnyNetwork", bound="Network")
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,9 @@ class Network(nn.Module):
         return save_pretrained(self, directory)
 
     @classmethod
-    def from_pretrained(cls, source: str | Path, *, revision: str | None = None) -> Self:
+    def from_pretrained(
+        cls: type[AnyNetwork], source: str | Path, *, revision: str | None = None
+    ) -> AnyNetwork:
         """Rebuild a saved network from a directory or a Hugging Face Hub id, in eval mode."""
         from geq.model.pretrained import from_pretrained
 

@@ -58,8 +58,6 @@ class NeuralODEConfig(NetworkConfig):
                 "filters, steps and tolerance must be positive and extra_channels not negative; "
                 f"got {self.filters}, {self.steps}, {self.tolerance} and {self.extra_channels}"
             )
-        if self.method not in ("rk4", "dopri5"):
-            raise OptionError(f"method must be 'rk4' or 'dopri5'; got {self.method!r}")
 
 
 class VectorField(nn.Module):

@@ -1,9 +1,9 @@
 """Saved networks in the Hugging Face convention: ``config.json`` and ``model.safetensors``, never a pickle.
 
 ``config.json`` holds everything that rebuilds the network: the version of this format, the family, the name
-in the registry, the configuration with every field stated, the floating type, and the SHA-256 of the
-weights, which ties the two files together: each is written to a temporary file and renamed, so a crash
-leaves either file whole, and a pair from two different saves is noticed.
+in the registry, the configuration with every field stated, the floating type, which tensors are one and the
+same, and the SHA-256 of the weights, which ties the two files together: each is written to a temporary file
+and renamed, so a crash leaves either file whole, and a pair from two different saves is noticed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -25,14 +25,11 @@ from torch import Tensor
 
 from geq.error import CheckpointError, GeqError
 from geq.model.config import from_json, to_json
-from geq.model.network import Network
+from geq.model.network import AnyNetwork, Network
 from geq.model.registry import family_class
 
 FORMAT_VERSION = 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
-_ALIASES = "geq.aliases"
-
-AnyNetwork = TypeVar("AnyNetwork", bound=Network)
 
 
 def save_pretrained(model: Network, directory: str | Path) -> Path:
@@ -40,9 +37,8 @@ def save_pretrained(model: Network, directory: str | Path) -> Path:
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     tensors, aliases = _without_aliases(model.state_dict())
-    metadata = {"format": "pt", _ALIASES: json.dumps(aliases, sort_keys=True)}
     weights = directory / WEIGHTS
-    _replace(weights, lambda path: save_file(tensors, path, metadata=metadata))
+    _replace(weights, lambda path: save_file(tensors, path, metadata={"format": "pt"}))
     description = {
         "format_version": FORMAT_VERSION,
         "geq_version": version("geq"),
@@ -50,6 +46,7 @@ def save_pretrained(model: Network, directory: str | Path) -> Path:
         "model": model.registry_name,
         "dtype": str(_floating_type(model)).removeprefix("torch."),
         "weights_sha256": _sha256(weights),
+        "aliases": aliases,
         "config": to_json(model.config),
     }
     _replace(directory / CONFIG, lambda path: path.write_text(json.dumps(description, indent=2) + "\n"))
@@ -74,7 +71,7 @@ def from_pretrained(
         model = kind(config)
     model.registry_name = description["model"]
     model.to(_type_named(description["dtype"]))
-    _load_weights(model, directory / WEIGHTS, description["weights_sha256"])
+    _load_weights(model, directory / WEIGHTS, description["weights_sha256"], description["aliases"])
     return model.eval()
 
 
@@ -187,7 +184,7 @@ def _read_description(path: Path) -> dict[str, Any]:
             f"{path} has format version {found} (written by geq {description.get('geq_version')}); "
             f"this geq {version('geq')} reads up to {FORMAT_VERSION}: pip install --upgrade geq"
         )
-    missing = {"family", "model", "dtype", "weights_sha256", "config"} - description.keys()
+    missing = {"family", "model", "dtype", "weights_sha256", "aliases", "config"} - description.keys()
     if missing:
         raise CheckpointError(f"{path} is incomplete: {', '.join(sorted(missing))} missing")
     return description
@@ -208,11 +205,10 @@ def _class_of(description: dict[str, Any], expected: type[AnyNetwork]) -> type[A
     return kind
 
 
-def _load_weights(model: Network, path: Path, sha256: str) -> None:
+def _load_weights(model: Network, path: Path, sha256: str, aliases: dict[str, str]) -> None:
     state = model.state_dict()
     try:
         with safe_open(path, framework="pt") as file:
-            aliases = json.loads((file.metadata() or {}).get(_ALIASES, "{}"))
             stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dictionary
     except FileNotFoundError:
         raise CheckpointError(f"a saved model has a {WEIGHTS}; {path.parent} has none") from None
@@ -238,4 +234,8 @@ def _load_weights(model: Network, path: Path, sha256: str) -> None:
             f"{path} is not the file that {CONFIG} was saved with (its SHA-256 differs): "
             "a save was interrupted, or one of the two files was replaced; save the model again"
         )
+    for name, tensor in state.items():
+        if stored[name].shape != tensor.shape:
+            owner, _, buffer = name.rpartition(".")
+            setattr(model.get_submodule(owner), buffer, torch.empty_like(stored[name]))
     model.load_state_dict(stored)

@@ -49,9 +49,6 @@ class ResNetConfig(NetworkConfig):
                 "depths and widths must be as many positive numbers as there are stages; "
                 f"got depths {self.depths}, widths {self.widths}, inner {self.inner}"
             )
-        for name, allowed in (("block", ("basic", "bottleneck")), ("stem", ("imagenet", "cifar"))):
-            if getattr(self, name) not in allowed:
-                raise OptionError(f"{name} must be one of {allowed}; got {getattr(self, name)!r}")
         if self.block == "basic" and self.inner != 1:
             raise OptionError(
                 f"inner widens bottleneck blocks only; got inner {self.inner} with basic blocks"

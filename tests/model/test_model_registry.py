@@ -1,0 +1,129 @@
+"""Names, overrides and laziness of the registry; the sizes of all models in one table."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from geq.error import OptionError
+from geq.model.registry import (
+    FAMILIES,
+    ModelSpec,
+    create_model,
+    family_class,
+    list_models,
+    model_spec,
+    register,
+)
+from geq.model.resnet import ResNet, ResNetConfig
+
+EXACT = {
+    # torchvision's counts for 1000 classes
+    "resnet18": 11_689_512,
+    "resnet34": 21_797_672,
+    "resnet50": 25_557_032,
+    "resnet101": 44_549_160,
+    "wide_resnet50": 68_883_240,
+    # Neural ODE: 3→125 (1×1), 125→125 (3×3), 125→3 (1×1), 3·32·32→10, with biases
+    "node_cifar_172k": (3 * 125 + 125) + (125 * 125 * 9 + 125) + (125 * 3 + 3) + (3072 * 10 + 10),
+    "node_augmented_cifar_172k": (13 * 64 + 64) + (64 * 64 * 9 + 64) + (64 * 13 + 13) + (13 * 1024 * 10 + 10),
+}
+PRINTED = {  # as the papers print them, with half a unit of the last digit
+    "node_cifar_172k": (172e3, 0.5e3),
+    "node_augmented_cifar_172k": (172e3, 0.5e3),
+    "dnn_cifar_199k": (199e3, 0.5e3),
+    "resnet50_cifar": (23e6, 1e6),
+}
+MATCHED = {"_small_200k": (200e3, 0.05), "_small": (50e3, 0.05), "_tiny": (20e3, 0.10)}
+
+
+def parameters(name: str) -> int:
+    with torch.device("meta"):
+        return create_model(name).parameter_count()
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_exact_counts(name: str) -> None:
+    assert parameters(name) == EXACT[name]
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_printed_counts(name: str) -> None:
+    size, tolerance = PRINTED[name]
+    assert abs(parameters(name) - size) <= tolerance
+
+
+@pytest.mark.parametrize("name", [name for name in list_models() if any(size in name for size in MATCHED)])
+def test_small_models_have_matched_sizes(name: str) -> None:
+    label = next(label for label in MATCHED if label in name)
+    size, tolerance = MATCHED[label]
+    assert abs(parameters(name) / size - 1) <= tolerance
+    assert model_spec(name).input_shape == ((1, 8, 8) if label == "_tiny" else (3, 32, 32))
+    assert model_spec(name).config.num_classes == 10
+
+
+PREFIXES = [prefix for prefixes in FAMILIES.values() for prefix in prefixes]
+
+
+@pytest.mark.parametrize("prefix", [prefix for prefix in PREFIXES if prefix != "wide_resnet"])
+def test_every_family_has_small_models(prefix: str) -> None:
+    assert {prefix.rstrip("_") + label for label in MATCHED} <= set(list_models())
+
+
+def test_every_name_begins_with_one_prefix() -> None:
+    for name in list_models():
+        assert sum(name.startswith(prefix) for prefix in PREFIXES) == 1, name
+
+
+def test_patterns() -> None:
+    assert list_models("resnet18*") == ["resnet18", "resnet18_cifar"]
+    assert list_models("no_such_*") == []
+    assert list_models() == sorted(set(list_models()))
+
+
+def test_unknown_names_give_the_nearest() -> None:
+    with pytest.raises(OptionError, match="unknown model 'resnet_tny'; did you mean 'resnet_tiny'"):
+        create_model("resnet_tny")
+    with pytest.raises(OptionError, match="did you mean 'widths'"):
+        create_model("resnet_tiny", wdths=(4, 4))
+    with pytest.raises(OptionError, match="unknown model family 'resnets'; did you mean 'resnet'"):
+        family_class("resnets")
+
+
+def test_overrides_are_fields_of_the_configuration() -> None:
+    model = create_model("resnet_tiny", num_classes=3, widths=[4, 6], input_shape=(2, 8, 8))
+    assert model.config == ResNetConfig((2, 8, 8), num_classes=3, depths=(1, 1), widths=(4, 6))
+    assert model.input_shape == (2, 8, 8)
+    assert model.num_classes == 3
+    assert model.registry_name == "resnet_tiny"
+    assert model(torch.randn(2, 2, 8, 8)).shape == (2, 3)
+    assert model_spec("resnet_tiny").config.num_classes == 10, "the registry itself does not change"
+
+
+def test_a_name_has_one_meaning() -> None:
+    spec = model_spec("resnet_tiny")
+    with pytest.raises(OptionError, match="'resnet_tiny' is already registered"):
+        register(spec)
+    with pytest.raises(OptionError, match="ResNet is built from a ResNetConfig; got a DNNConfig"):
+        register(ModelSpec("resnet_odd", ResNet, model_spec("dnn_tiny").config, "none"))
+    assert "resnet_odd" not in list_models()
+
+
+def loaded(code: str) -> list[str]:
+    code = f"import sys; {code}; print('\\n'.join(sys.modules))"
+    return subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout.split()
+
+
+def test_creating_one_model_loads_its_family_only_and_listing_loads_nothing_optional() -> None:
+    after_creating = loaded("from geq.model.registry import create_model; create_model('resnet_tiny')")
+    assert "geq.model.resnet" in after_creating
+    assert "geq.model.dnn" not in after_creating
+    after_listing = loaded("from geq.model.registry import list_models; list_models()")
+    assert "geq.model.node" in after_listing
+    assert "torchdiffeq" not in after_listing
+    assert "huggingface_hub.hub_mixin" not in after_listing
