@@ -24,6 +24,8 @@ _HOME = {
     "geq.solver": "fixed_point Solution Status Solver Picard Anderson Broyden ProximalGradient FISTA",
     "geq.gradient": "Gradient Implicit Phantom JacobianFree Unrolled",
     "geq.equilibrium": "Equilibrium",
+    "geq.layer": "GEQ2d OptEq2d GEQLinear OptEqLinear",
+    "geq.model.registry": "create_model list_models",
 }
 """Module -> the public names that live there."""
 

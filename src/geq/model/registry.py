@@ -18,7 +18,10 @@ from geq.model.network import Network
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "dnn": ("dnn_",),
+    "geq": ("geq_",),
+    "kerdeq": ("kerdeq_",),
     "node": ("node_",),
+    "opteq": ("opteq_", "mopteq_"),
     "resnet": ("resnet", "wide_resnet"),
 }
 """File below ``geq/model/`` -> the prefixes of the names of its models."""

@@ -1,0 +1,6 @@
+"""Equilibria that stand where a convolution or a linear layer stood."""
+
+from geq.layer.equilibrium2d import GEQ2d, OptEq2d
+from geq.layer.linear import GEQLinear, OptEqLinear
+
+__all__ = ["GEQ2d", "GEQLinear", "OptEq2d", "OptEqLinear"]

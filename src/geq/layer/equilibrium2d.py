@@ -1,0 +1,145 @@
+"""Drop-in layers on feature maps: where an ``nn.Conv2d`` stands, an equilibrium can."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from geq.equilibrium import Equilibrium
+from geq.error import OptionError
+from geq.gradient import Gradient, Implicit
+from geq.layer.injection import Injection
+from geq.problem import Conv2d, GammaRule, HiddenProblem, Linear, NormRule, PatchGaussian, Similarity
+from geq.solver import Solver
+
+
+def check_channels(in_channels: int, out_channels: int, mid_channels: int) -> None:
+    if min(in_channels, out_channels, mid_channels) < 1:
+        raise OptionError(
+            "a layer needs positive channel counts: got "
+            f"in {in_channels}, out {out_channels}, mid {mid_channels}"
+        )
+
+
+class GEQ2d(Equilibrium):
+    """The Gaussian equilibrium of GEQ on ``(batch, channels, height, width)``, same size in and out.
+
+    z = σ(Wᵀ unpatch(β d W_hW_hᵀ)) with d the patches of Ux − Wz and β = e^{−γ‖dW_h‖²} (GEQ eq. 16). The
+    output is small (about 0.01–0.1 of a normalised input): put a norm behind it, as behind a convolution.
+
+    Args:
+        in_channels, out_channels: of the input and of the state z.
+        mid_channels: of Ux and Wz; must be a multiple of ``channel_split``. Default: half of
+            ``out_channels``, rounded up to such a multiple.
+        patch, channel_split, hidden: p, c_s and c_hid of the kernel. ``patch`` must divide the map: pad the
+            input where it does not.
+        kernel_size: odd side of U and W.
+        gamma: a number or a rule; default learned.
+        norm: norm rule of W; default ‖W‖ ≤ 0.95.
+        normalise_input: batch norm (without learned parameters) on Ux.
+        injection_scale: constant factor on Ux.
+        solver, gradient, tol, max_steps, on_failure: as of :class:`~geq.Equilibrium`.
+
+    >>> import torch
+    >>> layer = GEQ2d(3, 16)
+    >>> layer(torch.randn(2, 3, 8, 8)).shape
+    torch.Size([2, 16, 8, 8])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        mid_channels: int | None = None,
+        patch: int = 2,
+        channel_split: int = 8,
+        hidden: int = 64,
+        kernel_size: int = 3,
+        gamma: float | int | GammaRule | None = None,
+        norm: NormRule | None = None,
+        normalise_input: bool = True,
+        injection_scale: float = 1.0,
+        solver: Solver[Any] | None = None,
+        gradient: Gradient | None = None,
+        tol: float = 1e-3,
+        max_steps: int = 50,
+        on_failure: str | None = None,
+    ) -> None:
+        similarity = PatchGaussian(patch, channel_split, hidden, gamma)
+        if mid_channels is None:
+            mid_channels = channel_split * math.ceil(out_channels / (2 * channel_split))
+        check_channels(in_channels, out_channels, mid_channels)
+        if mid_channels % channel_split:
+            raise OptionError(
+                f"mid_channels must be a multiple of channel_split: got {mid_channels} and {channel_split}; "
+                f"use {channel_split * math.ceil(mid_channels / channel_split)}"
+            )
+        U = Injection(
+            Conv2d(in_channels, mid_channels, kernel_size, bias=not normalise_input),
+            normalise_input,
+            injection_scale,
+        )
+        W = Conv2d(out_channels, mid_channels, kernel_size, norm=norm)
+        super().__init__(
+            HiddenProblem(similarity, W, U),
+            solver,
+            gradient or Implicit(tol=1e-3),
+            tol,
+            max_steps,
+            on_failure,
+        )
+
+
+class OptEq2d(Equilibrium):
+    """The equilibrium of OptEq as GEQ reformulates it: z = σ(WᵀWz + Ux) on feature maps (GEQ eq. 3–4).
+
+    Args:
+        in_channels, out_channels: of the input and of the state z.
+        mid_channels: of Wz; default half of ``out_channels``.
+        kernel_size: odd side of U and W.
+        similarity: an inner-product kernel: :class:`~geq.Linear` (default), :class:`~geq.Polynomial`,
+            :class:`~geq.Sigmoid`.
+        norm: norm rule of W; default ‖W‖ ≤ 0.95, without which the linear kernel does not converge.
+        normalise_input: batch norm (without learned parameters) on Ux.
+        solver, gradient, tol, max_steps, on_failure: as of :class:`~geq.Equilibrium`.
+
+    >>> import torch
+    >>> OptEq2d(3, 16)(torch.randn(2, 3, 8, 8)).shape
+    torch.Size([2, 16, 8, 8])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        mid_channels: int | None = None,
+        kernel_size: int = 3,
+        similarity: Similarity | None = None,
+        norm: NormRule | None = None,
+        normalise_input: bool = True,
+        solver: Solver[Any] | None = None,
+        gradient: Gradient | None = None,
+        tol: float = 1e-3,
+        max_steps: int = 50,
+        on_failure: str | None = None,
+    ) -> None:
+        similarity = Linear() if similarity is None else similarity
+        if similarity.acts_on != "state":
+            raise OptionError(
+                f"OptEq2d takes an inner-product kernel: got {type(similarity).__name__}; use GEQ2d or "
+                "HiddenProblem for kernels on features"
+            )
+        mid_channels = max(1, out_channels // 2) if mid_channels is None else mid_channels
+        check_channels(in_channels, out_channels, mid_channels)
+        U = Injection(
+            Conv2d(in_channels, out_channels, kernel_size, bias=not normalise_input), normalise_input
+        )
+        W = Conv2d(out_channels, mid_channels, kernel_size, norm=norm)
+        super().__init__(
+            HiddenProblem(similarity, W, U),
+            solver,
+            gradient or Implicit(tol=1e-3),
+            tol,
+            max_steps,
+            on_failure,
+        )

@@ -1,0 +1,261 @@
+"""Parallel equilibria at several scales: the network of GEQ, KerDEQ, OptEq and MOptEq, which differ in the
+kernel.
+
+    stem → for each branch: average-pool to its scale, equilibrium → bring to one scale, average → norm, ReLU
+    → pool → linear
+
+The papers leave open how outputs are normalised. Without a norm after the fusion nothing trains (z is small),
+so there is one; its absence is not offered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from geq.equilibrium import Equilibrium
+from geq.error import InputError, OptionError
+from geq.gradient import Gradient, Implicit, JacobianFree, Phantom, Unrolled
+from geq.layer.equilibrium2d import GEQ2d, OptEq2d
+from geq.layer.injection import Injection
+from geq.model.config import NetworkConfig
+from geq.model.network import Network
+from geq.problem import (
+    Conv2d,
+    FixedGamma,
+    GammaRule,
+    Gaussian,
+    HiddenProblem,
+    LearnedGamma,
+    Linear,
+    NoNorm,
+    NormRule,
+    OperatorNorm,
+    PaperGamma,
+    Polynomial,
+    Sigmoid,
+    Similarity,
+    WeightNorm,
+    ZeroGamma,
+)
+from geq.solver import Anderson
+
+Kernel = Literal["patch_gaussian", "gaussian", "linear", "polynomial", "sigmoid"]
+Gamma = Literal["learned", "paper", "paper_detached", "paper_batch", "fixed", "zero"]
+Norm = Literal["operator", "weight", "none"]
+Differentiation = Literal["implicit", "phantom", "jacobian_free", "unrolled"]
+
+
+@dataclass(frozen=True)
+class BranchConfig(NetworkConfig):
+    """What a branch network is built from.
+
+    Args:
+        kernel: the similarity of every branch.
+        stem_channels: channels of the 3×3 convolutions (norm, ReLU) before the branches, one per stride.
+        stem_strides: their strides.
+        scales: side of each branch's map, for the side in ``input_shape``; other inputs scale along.
+        mid_channels: of each branch.
+        out_channels: of every branch's state.
+        fusion_scale: side at which the branches are averaged.
+        pool: side to which the head pools (1: global average).
+        patch, channel_split, hidden: p, c_s, c_hid of the patch kernel.
+        gamma, gamma_value: the rule, and its number: γ ("fixed"), γM ("paper…") or the start of γm
+            ("learned").
+        degree: of the polynomial kernel.
+        injection_scale: constant factor on the normalised Ux.
+        norm, bound: norm rule of W and the bound of the "operator" rule.
+        tol, max_steps, memory: of the Anderson solver.
+        gradient, gradient_tol, gradient_steps, gradient_damping: how the fixed point is differentiated.
+    """
+
+    kernel: Kernel = field(default="patch_gaussian", kw_only=True)
+    stem_channels: tuple[int, ...] = field(kw_only=True)
+    stem_strides: tuple[int, ...] = field(kw_only=True)
+    scales: tuple[int, ...] = field(kw_only=True)
+    mid_channels: tuple[int, ...] = field(kw_only=True)
+    out_channels: int = field(kw_only=True)
+    fusion_scale: int = field(kw_only=True)
+    pool: int = field(default=1, kw_only=True)
+    patch: int = field(default=2, kw_only=True)
+    channel_split: int = field(default=8, kw_only=True)
+    hidden: int = field(default=64, kw_only=True)
+    gamma: Gamma = field(default="learned", kw_only=True)
+    gamma_value: float = field(default=0.2, kw_only=True)
+    degree: int = field(default=2, kw_only=True)
+    injection_scale: float = field(default=1.0, kw_only=True)
+    norm: Norm = field(default="operator", kw_only=True)
+    bound: float = field(default=0.95, kw_only=True)
+    tol: float = field(default=1e-3, kw_only=True)
+    max_steps: int = field(default=50, kw_only=True)
+    memory: int = field(default=5, kw_only=True)
+    gradient: Differentiation = field(default="implicit", kw_only=True)
+    gradient_tol: float = field(default=1e-3, kw_only=True)
+    gradient_steps: int = field(default=5, kw_only=True)
+    gradient_damping: float = field(default=0.8, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        choices = {"kernel": Kernel, "gamma": Gamma, "norm": Norm, "gradient": Differentiation}
+        for name, allowed in choices.items():
+            if getattr(self, name) not in get_args(allowed):
+                raise OptionError(f"{name} must be one of {get_args(allowed)}; got {getattr(self, name)!r}")
+        if not self.scales or len(self.scales) != len(self.mid_channels):
+            raise OptionError(
+                "scales and mid_channels need one entry per branch: "
+                f"got {self.scales} and {self.mid_channels}"
+            )
+        if not self.stem_strides or len(self.stem_strides) != len(self.stem_channels):
+            raise OptionError(
+                "stem_channels and stem_strides need one entry per convolution: "
+                f"got {self.stem_channels} and {self.stem_strides}"
+            )
+        for scale in (*self.scales, self.fusion_scale):
+            if scale < 1 or self.stem_scale % scale:
+                raise OptionError(
+                    f"every scale must divide the side behind the stem, {self.stem_scale}: got {scale}"
+                )
+
+    @property
+    def stem_scale(self) -> int:
+        """Side of the map behind the stem."""
+        side = self.input_shape[1]
+        for stride in self.stem_strides:
+            side = -(-side // stride)
+        return side
+
+    def gamma_rule(self) -> GammaRule:
+        rules: dict[str, GammaRule] = {
+            "learned": LearnedGamma(self.gamma_value),
+            "paper": PaperGamma(self.gamma_value),
+            "paper_detached": PaperGamma(self.gamma_value, through=False),
+            "paper_batch": PaperGamma(self.gamma_value, per="batch"),
+            "fixed": FixedGamma(self.gamma_value),
+            "zero": ZeroGamma(),
+        }
+        return rules[self.gamma]
+
+    def norm_rule(self) -> NormRule:
+        rules: dict[str, NormRule] = {
+            "operator": OperatorNorm(self.bound),
+            "weight": WeightNorm(),
+            "none": NoNorm(),
+        }
+        return rules[self.norm]
+
+    def differentiation(self) -> Gradient:
+        rules: dict[str, Gradient] = {
+            "implicit": Implicit(tol=self.gradient_tol),
+            "phantom": Phantom(self.gradient_steps, self.gradient_damping),
+            "jacobian_free": JacobianFree(),
+            "unrolled": Unrolled(self.gradient_steps, self.gradient_damping),
+        }
+        return rules[self.gradient]
+
+    def equilibrium(self, in_channels: int, mid_channels: int) -> Equilibrium:
+        """One branch."""
+        solver, gradient, norm = Anderson(self.memory), self.differentiation(), self.norm_rule()
+        if self.kernel == "patch_gaussian":
+            return GEQ2d(
+                in_channels,
+                self.out_channels,
+                mid_channels,
+                patch=self.patch,
+                channel_split=self.channel_split,
+                hidden=self.hidden,
+                gamma=self.gamma_rule(),
+                norm=norm,
+                injection_scale=self.injection_scale,
+                solver=solver,
+                gradient=gradient,
+                tol=self.tol,
+                max_steps=self.max_steps,
+            )
+        if self.kernel == "gaussian":
+            U = Injection(Conv2d(in_channels, mid_channels), normalise=True, scale=self.injection_scale)
+            W = Conv2d(self.out_channels, mid_channels, norm=norm)
+            problem = HiddenProblem(Gaussian(self.gamma_rule()), W, U)
+            return Equilibrium(problem, solver, gradient, self.tol, self.max_steps)
+        kernels: dict[str, Similarity] = {
+            "linear": Linear(),
+            "polynomial": Polynomial(self.degree),
+            "sigmoid": Sigmoid(),
+        }
+        return OptEq2d(
+            in_channels,
+            self.out_channels,
+            mid_channels,
+            similarity=kernels[self.kernel],
+            norm=norm,
+            solver=solver,
+            gradient=gradient,
+            tol=self.tol,
+            max_steps=self.max_steps,
+        )
+
+
+class BranchNetwork(Network):
+    """Stem, parallel equilibria, fusion, head: see the module's text.
+
+    >>> import torch
+    >>> from geq.model.registry import create_model
+    >>> create_model("geq_tiny")(torch.zeros(2, 1, 8, 8)).shape
+    torch.Size([2, 10])
+    """
+
+    family = "branch"
+    config_class = BranchConfig
+    config: BranchConfig
+
+    def __init__(self, config: BranchConfig) -> None:
+        super().__init__(config)
+        channels = (config.input_shape[0], *config.stem_channels)
+        self.stem = nn.Sequential()
+        for before, after, stride in zip(channels, channels[1:], config.stem_strides, strict=False):
+            self.stem.append(nn.Conv2d(before, after, 3, stride, padding=1, bias=False))
+            self.stem.append(nn.BatchNorm2d(after))
+            self.stem.append(nn.ReLU())
+        self.branches = nn.ModuleList(config.equilibrium(channels[-1], mid) for mid in config.mid_channels)
+        self.norm = nn.BatchNorm2d(config.out_channels)
+        self.head = nn.Linear(config.out_channels * config.pool**2, config.num_classes)
+
+    def forward(self, x: Float[Tensor, "batch channel height width"]) -> Float[Tensor, "batch classes"]:
+        self.check_input(x)
+        return self.classify(self.features(x))
+
+    def features(self, x: Float[Tensor, "batch channel height width"]) -> Float[Tensor, "batch out h w"]:
+        """The fused equilibria, before the norm."""
+        x = self.stem(x)
+        config = self.config
+        fused: Tensor | None = None
+        for branch, scale in zip(self.branches, config.scales, strict=True):
+            z = resize(branch(shrink(x, config.stem_scale // scale)), scale, config.fusion_scale)
+            fused = z if fused is None else fused + z
+        assert fused is not None
+        return fused / len(config.scales)
+
+    def classify(self, features: Float[Tensor, "batch out h w"]) -> Float[Tensor, "batch classes"]:
+        z = self.norm(features).relu()
+        z = z.mean((2, 3)) if self.config.pool == 1 else F.adaptive_avg_pool2d(z, self.config.pool).flatten(1)
+        return self.head(z)
+
+
+def shrink(x: Tensor, factor: int) -> Tensor:
+    """Average-pooling by a whole factor."""
+    if x.shape[-1] % factor or x.shape[-2] % factor:
+        raise InputError(
+            f"the map behind the stem must be divisible by {factor}: got {x.shape[-2]}×{x.shape[-1]}; "
+            "pad or resize the images"
+        )
+    return x if factor == 1 else F.avg_pool2d(x, factor)
+
+
+def resize(z: Tensor, scale: int, target: int) -> Tensor:
+    """From one branch's scale to the common one: average-pooling down, nearest neighbour up."""
+    if scale >= target:
+        return shrink(z, scale // target)
+    return F.interpolate(z, scale_factor=float(target // scale), mode="nearest")
