@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from geq.cell import Cell, ClosedFormCell, ProximalCell, StationaryMap
 from geq.error import CheckedOptions, InputError, OptionError, unknown_name
 from geq.gradient import Gradient, Implicit, Unrolled
+from geq.gradient.base import Once
 from geq.problem import HiddenProblem, WellPosedness
 from geq.solver import Anderson, Picard, Solution, Solver, fixed_point
 from geq.solver.fixed_point import ON_FAILURE
@@ -82,7 +83,8 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
 
         Args:
             x: input, batch first.
-            z0: where to start (a warm start); default the cell's initial state.
+            z0: where to start (a warm start, cast to the precision of the state); default the cell's initial
+                state.
         """
         with full_precision(x) as x:
             fn, start = self._prepare(x, z0)
@@ -102,15 +104,22 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
         """G(z*; x), one number per sample.
 
         Its gradient in x and in the parameters is exact, although z* is held fixed: at a stationary point the
-        part that goes through z* vanishes (envelope theorem).
+        part that goes through z* vanishes (envelope theorem). That of the second derivative does not, so it
+        is refused, except for :class:`~geq.Unrolled`, where z* is the last iterate with its graph.
         """
         problem = self.problem
         with full_precision(x) as x:
             c = problem.inject(x)
+            fn, start = self.cell.at(c), problem.initial_state(c)
+            if isinstance(self.gradient, Unrolled):
+                z = self.gradient.iterate(fn, start)
+                assert isinstance(z, Tensor)
+                return problem.energy(z, c)
             with torch.no_grad():
-                z = self._find(self.cell.at(c), problem.initial_state(c)).value
+                # The image, because only a prox is sure to satisfy the constraints to the last digit.
+                z = fn(self._find(fn, start).value)
             assert isinstance(z, Tensor)
-            return problem.energy(z, c)
+            return Once.apply(problem.energy(z, c))
 
     @torch.no_grad()
     def attention(self, x: Any) -> Tensor:
@@ -125,8 +134,8 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
             return problem.attention(z, c)
 
     def well_posedness(self) -> WellPosedness:
-        """What the norm of the feedback proves: contraction, uniqueness, step sizes."""
-        return self.problem.well_posedness()
+        """What the cell's weights prove: contraction, uniqueness, step sizes; None where nothing is known."""
+        return self.cell.well_posedness()
 
     def _prepare(self, x: Any, z0: State | None) -> tuple[StationaryMap, State]:
         c = self.cell.inject(x)
@@ -135,7 +144,8 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
             expected, came = [[tuple(p.shape) for p in parts_of(s)] for s in (start, z0)]
             if expected != came:
                 raise InputError(f"z0 must have the shape of the state, {expected}: got {came}")
-            start = z0
+            cast = [new.to(old.dtype) for new, old in zip(parts_of(z0), parts_of(start), strict=True)]
+            start = tuple(cast) if isinstance(start, tuple) else cast[0]
         return self.cell.at(c), start
 
     def _find(self, fn: StationaryMap, start: State, trace: bool = False) -> Solution:
@@ -177,22 +187,30 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
         return f"solver={self.solver}, gradient={self.gradient}, tol={self.tol:g}, max_steps={self.max_steps}"
 
 
-@contextmanager
+@contextlib.contextmanager
 def full_precision(x: Any) -> Iterator[Any]:
-    """Autocast off, and x in single precision if it was on.
+    """Autocast off, and x in single precision if it was on; inference mode replaced by ``no_grad``.
 
-    A fixed point to 1e-3 does not exist in bfloat16, whose own resolution is 4e-3.
+    A fixed point to 1e-3 does not exist in bfloat16, whose own resolution is 4e-3. In inference mode nothing
+    can be differentiated, not even a similarity in the state, which is what a derived cell does.
     """
     device = next((t.device.type for t in tensors_in(x)), "cpu")
-    if not torch.is_autocast_enabled(device):
+    with contextlib.ExitStack() as stack:
+        if torch.is_inference_mode_enabled():
+            stack.enter_context(torch.inference_mode(False))
+            stack.enter_context(torch.no_grad())
+            x = each(x, lambda t: t.clone() if t.is_inference() else t)
+        if torch.is_autocast_enabled(device):
+            stack.enter_context(torch.autocast(device, enabled=False))
+            x = each(x, lambda t: t.float() if t.dtype in HALF else t)
         yield x
-        return
-    with torch.autocast(device, enabled=False):
-        yield type(x)(map(single, x)) if isinstance(x, (tuple, list)) else single(x)
 
 
-def single(x: Any) -> Any:
-    return x.float() if isinstance(x, Tensor) and x.dtype in HALF else x
+def each(x: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """x, with its tensors changed; x is a tensor, a tuple or list of them, or something of the cell's own."""
+    if isinstance(x, (tuple, list)):
+        return type(x)(change(t) if isinstance(t, Tensor) else t for t in x)
+    return change(x) if isinstance(x, Tensor) else x
 
 
 def like_input(z: State, x: Any) -> State:

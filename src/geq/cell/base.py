@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from geq.error import CheckedOptions
+from geq.problem.certificate import WellPosedness
 
 State = Tensor | tuple[Tensor, ...]
 
@@ -39,6 +40,10 @@ class Cell(nn.Module, metaclass=CheckedOptions):
     def at(self, c: Any) -> StationaryMap:
         """The map of the state alone, for one context."""
         return StationaryMap(self, c)
+
+    def well_posedness(self) -> WellPosedness:
+        """What is proved about the fixed points; for a cell that does not say, nothing is known."""
+        return WellPosedness()
 
 
 class StationaryMap:

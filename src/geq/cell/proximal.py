@@ -10,6 +10,7 @@ from torch import Tensor
 
 from geq.cell.base import Cell, StationaryMap
 from geq.error import OptionError
+from geq.problem.certificate import WellPosedness
 from geq.problem.hidden import HiddenProblem
 from geq.problem.similarity import derivative
 
@@ -37,6 +38,9 @@ class ProximalCell(Cell):
     def at(self, c: Any) -> ProximalMap:
         return ProximalMap(self, c)
 
+    def well_posedness(self) -> WellPosedness:
+        return self.problem.well_posedness()
+
 
 class ClosedFormCell(ProximalCell):
     """∇S as the similarity gives it: the fast cell, and the one that :class:`~geq.Equilibrium` uses."""
@@ -46,7 +50,10 @@ class ClosedFormCell(ProximalCell):
 
 
 class DerivedCell(ProximalCell):
-    """∇S by autograd of the score S: write the energy, get the layer. Every closed form is tested against it."""
+    """∇S by autograd of the score S: write the energy, get the layer.
+
+    Every closed form is tested against it.
+    """
 
     def attraction(self, z: Float[Tensor, "batch *state"], c: Any) -> Float[Tensor, "batch *state"]:
         return derivative(lambda state: self.problem.score(state, c), z)

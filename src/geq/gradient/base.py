@@ -51,6 +51,15 @@ class Linearisation:
         return product
 
 
+def refuse_second_derivative() -> None:
+    """Called in backward: whoever records it asks for a derivative of the gradient."""
+    if torch.is_grad_enabled():
+        raise GradientError(
+            "this gradient cannot be differentiated again (create_graph=True would be silently wrong); "
+            "use gradient=Unrolled(steps), which can"
+        )
+
+
 class _Attach(torch.autograd.Function):
     """Value z*, gradient by the adjoint."""
 
@@ -61,12 +70,21 @@ class _Attach(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        if torch.is_grad_enabled():
-            raise GradientError(
-                "this gradient cannot be differentiated again (create_graph=True would be silently wrong); "
-                "use gradient=Unrolled(steps), which can"
-            )
+        refuse_second_derivative()
         return ctx.adjoint(grad), None, None
+
+
+class Once(torch.autograd.Function):
+    """The identity, for a value whose first derivative is right and whose second would not be."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor) -> Tensor:
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        refuse_second_derivative()
+        return grad
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,11 @@ def conjugate_gradient(
     def dot(a: Tensor, b: Tensor) -> Tensor:
         return (a * b).flatten(1).sum(1, dtype=precise)
 
-    y, residual = torch.zeros_like(target), target.clone()
+    # Solved for a target of unit size, since the squares of small gradients would underflow.
+    size = target.flatten(1).abs().amax(1).view(column)
+    size = torch.where(size > 0, size, 1.0)
+    target = target / size
+    y, residual = torch.zeros_like(target), target
     direction = residual
     square = dot(residual, residual)
     limit = square * tol**2
@@ -55,4 +59,4 @@ def conjugate_gradient(
     relative = (square / (limit / tol**2).clamp_min(tiny)).sqrt()
     converged = (square <= limit) & ~indefinite
     status = Status.CONVERGED if bool(converged.all()) else Status.MAX_STEPS
-    return Solution(y, relative, converged, steps, status), indefinite
+    return Solution(y * size, relative, converged, steps, status), indefinite

@@ -48,6 +48,10 @@ class Implicit(Gradient):
             raise unknown_name("value of on_failure", self.on_failure, ("raise", "warn", "ignore"))
 
     def adjoint(self, at: Linearisation, grad: Tensor, record: Record | None) -> Tensor:
+        finite = torch.isfinite(grad).flatten(1).all(1).view(-1, *[1] * (grad.dim() - 1))
+        poisoned = not bool(finite.all())
+        if poisoned:
+            grad = torch.where(finite, grad, 0.0)
         if self.solver is None and at.slope is not None:
             solution = self._symmetric(at, grad)
         else:
@@ -57,7 +61,8 @@ class Implicit(Gradient):
         if solution.status is not Status.CONVERGED:
             self._complain(solution)
         assert isinstance(solution.value, Tensor)
-        return solution.value
+        # What came as NaN leaves as NaN, as from every other layer: loss scaling relies on it.
+        return torch.where(finite, solution.value, torch.nan) if poisoned else solution.value
 
     def _symmetric(self, at: Linearisation, grad: Tensor) -> Solution:
         assert at.slope is not None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from geq.error import OptionError
+import torch
+
+from geq.error import ConvergenceError, OptionError
 from geq.gradient.base import Gradient, Map
-from geq.solver.state import State
+from geq.solver.state import State, parts_of
 
 
 @dataclass(frozen=True)
@@ -41,4 +43,9 @@ class Unrolled(Gradient):
                 z = tuple(old + self.damping * (new - old) for old, new in zip(z, image, strict=True))
             else:
                 z = z + self.damping * (image - z)
+        if not all(bool(torch.isfinite(part).all()) for part in parts_of(z)):
+            raise ConvergenceError(
+                f"the {self.steps} unrolled iterations must stay finite: they became NaN or infinite; "
+                "bound the norm of the weights, damp the iteration, or unroll fewer steps"
+            )
         return z

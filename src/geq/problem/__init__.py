@@ -1,6 +1,6 @@
 """What is minimised: similarities, penalties, operators, and the hidden problem that joins them."""
 
-from geq.problem.certificate import WellPosedness
+from geq.problem.certificate import MonotoneWellPosedness, WellPosedness
 from geq.problem.gamma import FixedGamma, GammaRule, LearnedGamma, PaperGamma, ZeroGamma
 from geq.problem.hidden import Context, HiddenProblem
 from geq.problem.norm import NoNorm, NormRule, OperatorNorm, WeightNorm

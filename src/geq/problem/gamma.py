@@ -95,11 +95,12 @@ class LearnedGamma(RunningScale):
 
     def __init__(self, initial: float = 0.2, momentum: float = 0.95) -> None:
         super().__init__(momentum)
-        if not initial > 0:
+        if not (math.isfinite(initial) and initial > 0):
             raise OptionError(
-                f"the initial γ·m must be positive: got {initial}; for none at all use ZeroGamma()"
+                f"the initial γ·m must be finite and positive: got {initial}; for none at all use ZeroGamma()"
             )
-        self.theta = nn.Parameter(torch.tensor(math.log(math.expm1(initial))))
+        inverse_softplus = initial + math.log(-math.expm1(-initial))
+        self.theta = nn.Parameter(torch.tensor(inverse_softplus))
 
     def forward(self, q: Float[Tensor, "batch patches"], expected: Tensor, observe: bool) -> Tensor:
         if observe and q.numel():

@@ -81,9 +81,9 @@ class HiddenProblem(nn.Module, metaclass=CheckedOptions):
         self.check(x)
         v = self.U(x)
         v = v.to(working_dtype(v.dtype))
-        axis = 1 if v.dim() == 4 else -1
-        if v.shape[axis] != self.injected_channels:
-            raise InputError(self.mismatch(int(v.shape[axis])))
+        counterpart = "features Wz" if self.similarity.acts_on == "features" else "state z"
+        what = f"U(x), which {type(self.similarity).__name__} compares with the {counterpart},"
+        self.W.check(v, self.injected_channels, what)
         return Context(self.W.bind(v), self.similarity.bind(v))
 
     def check(self, x: Tensor) -> None:
@@ -121,13 +121,15 @@ class HiddenProblem(nn.Module, metaclass=CheckedOptions):
         return z - self.attraction(z, c)
 
     def initial_state(self, c: Any) -> Tensor:
-        """z = 0."""
+        """z = 0, in the memory order of the injection."""
         v = c.injection
-        if v.dim() == 4:
-            state = v.new_zeros(v.shape[0], self.W.in_channels, *v.shape[2:])
-            channels_last = v.is_contiguous(memory_format=torch.channels_last) and not v.is_contiguous()
-            return state.contiguous(memory_format=torch.channels_last) if channels_last else state
-        return v.new_zeros(*v.shape[:-1], self.W.in_channels)
+        shape = list(v.shape)
+        shape[self.W.channel_axis] = self.W.in_channels
+        state = v.new_zeros(shape)
+        channels_last = (
+            v.dim() == 4 and v.is_contiguous(memory_format=torch.channels_last) and not v.is_contiguous()
+        )
+        return state.contiguous(memory_format=torch.channels_last) if channels_last else state
 
     def attention(self, z: Float[Tensor, "batch *state"], c: Any) -> Tensor:
         """β of every patch at z; only kernels on distances have it."""

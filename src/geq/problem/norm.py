@@ -110,13 +110,15 @@ class OperatorNorm(NormRule):
         return torch.randn(shape, generator=generator, dtype=torch.float64).to(weight)
 
     def forward(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Tensor:
+        precise = weight.to(torch.promote_types(weight.dtype, torch.float32))
         if weight.dim() == 2 and min(weight.shape) <= SMALL_MATRIX:
-            sigma = torch.linalg.matrix_norm(weight, 2)
+            sigma = torch.linalg.matrix_norm(precise, 2)
         else:
-            with torch.no_grad():
-                direction = self.find_direction(weight, apply, adjoint, shape)
-            sigma = apply(weight, direction).norm()
-        return weight / (sigma / self.bound).clamp_min(1.0)
+            # Not in inference mode: what is kept must serve a later solve that records gradients.
+            with torch.inference_mode(False), torch.no_grad():
+                direction = self.find_direction(precise, apply, adjoint, shape)
+            sigma = apply(precise, direction).norm()
+        return weight / (sigma / self.bound).clamp_min(1.0).to(weight.dtype)
 
     def find_direction(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Tensor:
         start = self.start(weight, shape)
@@ -124,7 +126,8 @@ class OperatorNorm(NormRule):
             # A new tensor, never an in-place change: an earlier solve's graph may still refer to the old one.
             self.direction = top_direction(weight, apply, adjoint, start, 1)
             return self.direction
-        key = (weight._version, shape, weight.dtype, weight.device)
+        version = None if weight.is_inference() else weight._version
+        key = (version, weight.data_ptr(), shape, weight.dtype, weight.device)
         if self._settled is None or self._settled[0]() is not weight or self._settled[1] != key:
             tol = 1e-13 if weight.dtype == torch.float64 else 1e-5
             found = top_direction(weight, apply, adjoint, start, self.MOST_STEPS, tol)

@@ -45,6 +45,7 @@ class Operator(nn.Module, metaclass=CheckedOptions):
     bias: nn.Parameter | None
     in_channels: int
     out_channels: int
+    channel_axis: int
 
     def __init__(self, weight: Tensor, bias: bool, norm: NormRule | None) -> None:
         super().__init__()
@@ -87,11 +88,11 @@ class Operator(nn.Module, metaclass=CheckedOptions):
         return LinearMap(self, weight, None if self.bias is None else self.bias.to(like.dtype))
 
     def forward(self, x: Tensor) -> Tensor:
-        self.check(x, self.in_channels, "argument")
+        self.check(x, self.in_channels, f"the argument of {type(self).__name__}")
         return self.bind(x)(x)
 
     def adjoint(self, y: Tensor) -> Tensor:
-        self.check(y, self.out_channels, "argument of the adjoint")
+        self.check(y, self.out_channels, f"the argument of the adjoint of {type(self).__name__}")
         return self.bind(y).adjoint(y)
 
     def norm_upper_bound(self) -> Tensor:
@@ -112,6 +113,8 @@ class Dense(Operator):
     >>> torch.allclose((a(z) * y).sum(), (z * a.adjoint(y)).sum(), atol=1e-5)
     True
     """
+
+    channel_axis = -1
 
     def __init__(
         self, in_features: int, out_features: int, bias: bool = False, norm: NormRule | None = None
@@ -137,7 +140,7 @@ class Dense(Operator):
 
     def check(self, x: Tensor, channels: int, what: str) -> None:
         if x.dim() < 2 or x.shape[-1] != channels:
-            raise InputError(f"the {what} of Dense must be (batch, …, {channels}): got {tuple(x.shape)}")
+            raise InputError(f"{what} must be (batch, …, {channels}): got {tuple(x.shape)}")
 
     @torch.no_grad()
     def norm_upper_bound(self) -> Tensor:
@@ -165,6 +168,7 @@ class Conv2d(Operator):
     """
 
     PADDINGS = ("zeros", "circular")
+    channel_axis = 1
 
     def __init__(
         self,
@@ -190,7 +194,7 @@ class Conv2d(Operator):
 
     @property
     def weight(self) -> Float[Tensor, "out in k k"]:
-        """The effective weight, after the norm rule, at the size of the last map seen (8×8 before the first)."""
+        """The effective weight, after the norm rule, at the size of the last map seen (at first 8×8)."""
         return self.bind(self.raw_weight.new_empty(1, 1, *self._grid)).weight
 
     def bind(self, like: Tensor) -> LinearMap:
@@ -215,9 +219,7 @@ class Conv2d(Operator):
 
     def check(self, x: Tensor, channels: int, what: str) -> None:
         if x.dim() != 4 or x.shape[1] != channels:
-            raise InputError(
-                f"the {what} of Conv2d must be (batch, {channels}, height, width): got {tuple(x.shape)}"
-            )
+            raise InputError(f"{what} must be (batch, {channels}, height, width): got {tuple(x.shape)}")
         if min(x.shape[-2:]) < max(1, self.margin):
             raise InputError(
                 f"a map must be at least {max(1, self.margin)} pixels wide for a kernel of "

@@ -14,7 +14,7 @@ from geq.problem.similarity import BoundRadial, RadialSimilarity
 def to_patches(
     maps: Float[Tensor, "batch channels height width"], patch: int, channel_split: int
 ) -> Float[Tensor, "batch groups rows columns entries"]:
-    """Cut ``patch``×``patch`` pixels of ``channel_split`` channels; entries run over (channel, row, column)."""
+    """Cut ``patch``×``patch`` pixels of ``channel_split`` channels; an entry is (channel, row, column)."""
     b, c, h, w = maps.shape
     cut = maps.reshape(b, c // channel_split, channel_split, h // patch, patch, w // patch, patch)
     return cut.permute(0, 1, 3, 5, 2, 4, 6).flatten(4)

@@ -105,7 +105,7 @@ class ElasticNet(Penalty):
 
     def __init__(self, l1: float, l2: float) -> None:
         super().__init__()
-        if l1 < 0 or l2 < 0:
+        if not (l1 >= 0 and l2 >= 0):
             raise OptionError(f"the weights of a penalty must not be negative: got l1={l1}, l2={l2}")
         self.l1, self.l2 = float(l1), float(l2)
 

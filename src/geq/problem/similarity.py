@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from geq.error import CheckedOptions, InputError, OptionError
+from geq.error import CheckedOptions, GradientError, InputError, OptionError
 from geq.problem.gamma import FixedGamma, GammaRule, as_gamma_rule
 from geq.problem.penalty import per_sample
 
@@ -92,6 +92,12 @@ class BoundSimilarity:
 
 def derivative(function: Callable[[Tensor], Tensor], u: Tensor) -> Tensor:
     """Gradient in u of a per-sample function, keeping the graph if the caller is recording one."""
+    if torch.is_inference_mode_enabled():
+        # Nothing can be recorded there, so that the answer would silently be zero.
+        raise GradientError(
+            "a derived gradient needs autograd, which torch.inference_mode() switches off for good: "
+            "use torch.no_grad(), or an Equilibrium, which works in both"
+        )
     recording = torch.is_grad_enabled()
     with torch.enable_grad():
         argument = u if recording and u.requires_grad else u.detach().requires_grad_()
@@ -148,8 +154,10 @@ class Polynomial(InnerProduct):
 
     def __init__(self, degree: int = 2, offset: float = 1.0, averaged: bool = True) -> None:
         super().__init__()
-        if degree < 2:
-            raise OptionError(f"degree must be at least 2: got {degree}; degree 1 is Linear()")
+        if degree < 2 or degree != int(degree):
+            raise OptionError(
+                f"degree must be a whole number of at least 2: got {degree}; degree 1 is Linear()"
+            )
         self.degree, self.offset, self.averaged = degree, float(offset), averaged
 
     def value(
