@@ -45,7 +45,7 @@ class Anderson(Solver[Window]):
     Args:
         memory: States to combine; 1 is :class:`~geq.solver.picard.Picard` with ``damping=mixing``.
         mixing: Length of the step along the combined residual, in (0, 1].
-        ridge: Relative regularisation, in [0, 1).
+        ridge: Relative regularisation, in [0, 1); never taken below the rounding error of the inner products.
     """
 
     memory: int = 5
@@ -95,7 +95,7 @@ class Anderson(Solver[Window]):
         """α of every sample, or ``plain`` where it cannot be had to useful accuracy."""
         scale = gram.diagonal(dim1=1, dim2=2).clamp_min(torch.finfo(gram.dtype).tiny).rsqrt()
         system = gram * scale.unsqueeze(1) * scale.unsqueeze(2)
-        system.diagonal(dim1=1, dim2=2).add_(self.ridge)
+        system.diagonal(dim1=1, dim2=2).add_(max(self.ridge, torch.finfo(gram.dtype).eps))
         solved = torch.linalg.solve_ex(system, scale)[0] * scale
         weights = solved / solved.sum(1, keepdim=True)
         usable = torch.linalg.vector_norm(weights, ord=1, dim=1, keepdim=True) <= 1 / math.sqrt(

@@ -90,12 +90,13 @@ def fixed_point(
                 # The map decides the order in memory, since it is the map's convolutions that care.
                 packing = Packing.of(image)
                 z = packing.pack(state)
-                memory = solver.init(z)
             fz = packing.pack(image).detach()
             residual = fz - z
             progress.record(z, fz, residual)
             if progress.finished or count == max_steps:
                 break
+            if count == 1:
+                memory = solver.init(z)
             z, memory = solver.step(z, fz, residual, memory)
             z = progress.hold(z)
 

@@ -112,7 +112,7 @@ def check_start(state: State) -> None:
 def check_image(image: Any, state: State) -> None:
     """Refuse a map whose image is not of the state's own kind: z = f(z) would make no sense."""
     if isinstance(image, tuple) == isinstance(state, tuple):
-        images, states = parts_of(image), parts_of(state)
+        images, states = image if isinstance(image, tuple) else (image,), parts_of(state)
         if len(images) == len(states) and all(
             isinstance(new, Tensor)
             and new.shape == old.shape
