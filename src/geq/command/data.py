@@ -1,0 +1,236 @@
+"""``geq data``: what is there, whether it is right, and how to get or make what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from geq.command.option import parse
+from geq.data.corruption.cifar_c import FOLDER, write_cifar_c
+from geq.data.corruption.registry import corruption_names
+from geq.data.dataset import ImageDataset, Split
+from geq.data.fetch import fetch
+from geq.data.folder import FolderDataset
+from geq.data.registry import AnyDataset, dataset_info, dataset_names, load_dataset
+from geq.data.root import data_root
+from geq.data.segmentation import SegmentationDataset
+from geq.data.source import SOURCES, check_files
+from geq.error import DataError, GeqError, MissingExtraError, unknown_name
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+USAGE = """usage: geq data ACTION [options]
+
+actions:
+  list     what is below the data root
+  check    compare files with the official checksums, or read every image
+  fetch    download a dataset from its official address
+  corrupt  write CIFAR-10-C: 19 corruptions of the test set at 5 severities
+
+'geq data ACTION --help' explains one action.
+The data root is --data-root, else $GEQ_DATA, else a cache folder of the user."""
+
+SPLITS: tuple[Split, ...] = ("train", "val", "test")
+
+
+def list_command(arguments: list[str]) -> int:
+    """A table of all datasets: whether each is there, how it is checked, how large its splits are."""
+    options = parse("data list", "What is below the data root.", arguments, _declare_root)
+    root = data_root(options.data_root)
+    try:
+        from rich.console import Console
+        from rich.table import Table
+    except ImportError as error:
+        raise MissingExtraError.naming("rich", "train", "geq data") from error
+    table = Table(title=f"datasets below {root}")
+    for column in ("name", "what", "there", "checked by", *SPLITS):
+        table.add_column(column, no_wrap=column != "what")
+    notes = []
+    for name in dataset_names():
+        sizes, problem = _sizes(name, root)
+        if problem:
+            notes.append(f"{name}: {problem}")
+        method = "md5" if name in SOURCES and SOURCES[name].files else "reading"
+        cells = [str(sizes[split]) if split in sizes else "–" for split in SPLITS]
+        table.add_row(name, dataset_info(name).summary, "yes" if sizes else "no", method, *cells)
+    console = Console()
+    console.print(table)
+    for note in notes:
+        console.print(note, style="dim", markup=False)
+    return 0
+
+
+def _sizes(name: str, root: Path) -> tuple[dict[Split, int], str]:
+    """The sizes of the official splits that can be read, and why the first of the others cannot."""
+    sizes: dict[Split, int] = {}
+    problem = ""
+    for split in SPLITS:
+        if split == "val" and not dataset_info(name).own_val:
+            continue
+        try:
+            sizes[split] = len(_official(name, split, root))
+        except GeqError as error:
+            problem = problem or str(error)
+    return sizes, problem
+
+
+def _official(name: str, split: Split, root: Path) -> AnyDataset:
+    """The split as it was published, with nothing held out."""
+    return load_dataset(name, split, root=root, validation=None if dataset_info(name).own_val else 0)
+
+
+def check_command(arguments: list[str]) -> int:
+    """Exit code 1 if anything is missing or wrong."""
+
+    def declare(parser: Any) -> None:
+        parser.add_argument("names", nargs="*", help="datasets (default: all that are there)")
+        _declare_root(parser)
+
+    options = parse("data check", "Compare files with the official checksums.", arguments, declare)
+    root = data_root(options.data_root)
+    names = options.names or [name for name in dataset_names() if _sizes(name, root)[0]]
+    wrong = 0
+    for name in names:
+        dataset_info(name)  # an unknown name is answered before anything is read
+        files = check_files(name, root) if name in SOURCES else []
+        for file in files:
+            print(
+                f"{file.status:8} {file.path}" + (f" (md5 {file.found})" if file.status == "differs" else "")
+            )
+            wrong += file.status != "ok"
+        if not files:
+            wrong += _check_by_reading(name, root)
+    print("everything is right" if not wrong else f"{wrong} problems: fetch again what is named above")
+    return 1 if wrong else 0
+
+
+def _check_by_reading(name: str, root: Path) -> int:
+    """Read every image of every split; the number of those that cannot be read."""
+    wrong = 0
+    for split in SPLITS:
+        if split == "val" and not dataset_info(name).own_val:
+            continue
+        try:
+            dataset = _official(name, split, root)
+        except DataError as error:
+            if split == "train":
+                raise
+            print(f"{'skipped':8} {name} {split}: {error}")
+            continue
+        bad = _unreadable(dataset)
+        for message in bad:
+            print(f"{'differs':8} {message}")
+        wrong += len(bad)
+        print(f"{'ok' if not bad else 'damaged':8} {name} {split}: {len(dataset) - len(bad)} images read")
+    return wrong
+
+
+def _unreadable(dataset: AnyDataset) -> list[str]:
+    if not isinstance(dataset, FolderDataset | SegmentationDataset):
+        return []
+    messages = []
+    for index in range(len(dataset)):
+        try:
+            dataset.read(index)
+        except DataError as error:
+            messages.append(str(error))
+    return messages
+
+
+def fetch_command(arguments: list[str]) -> int:
+    def declare(parser: Any) -> None:
+        parser.add_argument("names", nargs="+", help=f"datasets, of {', '.join(SOURCES)}")
+        parser.add_argument("--mirror", type=str, default=None, help="address with the same file names")
+        _declare_root(parser)
+
+    options = parse("data fetch", "Download datasets from their official addresses.", arguments, declare)
+    root = data_root(options.data_root)
+    for name in options.names:
+        with _progress(in_bytes=True) as progress:
+            made = fetch(name, root, mirror=options.mirror, progress=_reporter(progress))
+        print(f"{name}: {', '.join(map(str, made)) if made else f'is below {root} already'}")
+    return 0
+
+
+def corrupt_command(arguments: list[str]) -> int:
+    def declare(parser: Any) -> None:
+        parser.add_argument(
+            "--output", type=Path, default=None, help=f"folder (default: {FOLDER} below the root)"
+        )
+        parser.add_argument("--names", nargs="+", default=None, help="corruptions (default: all 19)")
+        parser.add_argument("--seed", type=int, default=0, help="of the noise")
+        parser.add_argument("--subset", type=int, default=None, help="that many test images, stratified")
+        _declare_root(parser)
+
+    options = parse("data corrupt", "Write CIFAR-10-C; an interrupted run goes on.", arguments, declare)
+    root = data_root(options.data_root)
+    for name in options.names or ():
+        if name not in corruption_names():
+            raise unknown_name("corruption", name, corruption_names())
+    clean = load_dataset("cifar10", "test", root=root, subset=options.subset)
+    assert isinstance(clean, ImageDataset)
+    directory = options.output or root / FOLDER
+    with _progress(in_bytes=False) as progress:
+        made = write_cifar_c(
+            clean, directory, names=options.names, seed=options.seed, progress=_reporter(progress)
+        )
+    print(f"{len(made)} new files in {directory}")
+    return 0
+
+
+def _declare_root(parser: Any) -> None:
+    parser.add_argument("--data-root", type=Path, default=None, help="folder that holds the datasets")
+
+
+def _progress(in_bytes: bool) -> Progress:
+    try:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+    except ImportError as error:
+        raise MissingExtraError.naming("rich", "train", "geq data") from error
+    amount = DownloadColumn() if in_bytes else MofNCompleteColumn()
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        amount,
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+    )
+
+
+def _reporter(progress: Progress) -> Callable[[str, int, int | None], None]:
+    """One bar for each file, made when the file is first heard of."""
+    bars: dict[str, Any] = {}
+
+    def report(name: str, done: int, total: int | None) -> None:
+        if name not in bars:
+            bars[name] = progress.add_task(name, total=total)
+        progress.update(bars[name], completed=done, total=total)
+
+    return report
+
+
+ACTIONS: dict[str, Callable[[list[str]], int]] = {
+    "list": list_command,
+    "check": check_command,
+    "fetch": fetch_command,
+    "corrupt": corrupt_command,
+}
+
+
+def main(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(USAGE)
+        return 0
+    if arguments[0] not in ACTIONS:
+        raise unknown_name("action of geq data", arguments[0], ACTIONS)
+    return ACTIONS[arguments[0]](arguments[1:])

@@ -1,0 +1,1 @@
+"""Real datasets, safe readers, transforms on batches and corruptions."""

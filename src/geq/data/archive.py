@@ -1,0 +1,70 @@
+"""Unpacks a tar archive that nobody has to trust.
+
+Only plain files and folders are taken, each below the target: no links, no devices, no absolute or climbing
+paths, no more bytes than announced. Nothing appears under its final name before all of it is there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tarfile
+import tempfile
+from pathlib import Path, PurePosixPath
+
+from geq.error import DataError
+
+LARGEST = 50 << 30
+"""Bytes that an archive may unpack to."""
+
+
+def unpack(archive: Path, root: Path, *, largest: int = LARGEST) -> list[Path]:
+    """Unpack ``archive`` below ``root`` and give the top-level paths that it made."""
+    root.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=root))
+    try:
+        _extract(archive, staging, largest)
+        made = sorted(staging.iterdir())
+        for path in made:
+            if (root / path.name).exists():
+                raise DataError(
+                    f"{root / path.name} is there already: remove it, or fetch to another data root"
+                )
+        for path in made:
+            os.replace(path, root / path.name)
+        return [root / path.name for path in made]
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _extract(archive: Path, target: Path, largest: int) -> None:
+    total = 0
+    try:
+        with tarfile.open(archive, "r:*") as tar:
+            for member in tar:
+                path = target / _safe_name(member, archive)
+                if member.isdir():
+                    path.mkdir(parents=True, exist_ok=True)
+                    continue
+                total += member.size
+                if total > largest:
+                    raise DataError(f"{archive} unpacks to more than {largest} bytes: it was not unpacked")
+                content = tar.extractfile(member)
+                if content is None:
+                    raise DataError(f"{archive}: {member.name} has no content")
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with content, path.open("xb") as file:
+                    shutil.copyfileobj(content, file, 1 << 20)
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise DataError(f"{archive} cannot be unpacked: {error}; remove it and fetch it again") from error
+
+
+def _safe_name(member: tarfile.TarInfo, archive: Path) -> PurePosixPath:
+    if not (member.isfile() or member.isdir()):
+        raise DataError(f"{archive}: {member.name} is a link or a device; such an archive is not unpacked")
+    name = PurePosixPath(member.name)
+    if name.is_absolute() or ".." in name.parts or "\\" in member.name or ":" in member.name:
+        raise DataError(
+            f"{archive}: {member.name} would be written outside of the data root; it is not unpacked"
+        )
+    return name

@@ -1,0 +1,82 @@
+"""The 19 corruptions of CIFAR-10-C by name, and the one function that applies them."""
+
+from __future__ import annotations
+
+import operator
+import zlib
+from functools import lru_cache
+from importlib import import_module
+
+import numpy as np
+from jaxtyping import UInt8
+
+from geq.data.corruption.kind import Corruption
+from geq.error import InputError, MissingExtraError, OptionError, unknown_name
+
+GROUPS = {
+    "noise": ("gaussian_noise", "shot_noise", "impulse_noise", "speckle_noise"),
+    "blur": ("defocus_blur", "glass_blur", "motion_blur", "zoom_blur", "gaussian_blur"),
+    "weather": ("snow", "frost", "fog", "spatter"),
+    "digital": ("brightness", "contrast", "elastic_transform", "pixelate", "jpeg_compression", "saturate"),
+}
+SEVERITIES = (1, 2, 3, 4, 5)
+
+
+def corruption_names() -> tuple[str, ...]:
+    """The 19 names, as the published files spell them, by group.
+
+    >>> len(corruption_names()), corruption_names()[0]
+    (19, 'gaussian_noise')
+    """
+    return tuple(name for names in GROUPS.values() for name in names)
+
+
+def corrupt(
+    images: UInt8[np.ndarray, "n height width colour"],
+    name: str,
+    severity: int,
+    seed: int,
+    *,
+    first_index: int = 0,
+) -> UInt8[np.ndarray, "n height width colour"]:
+    """Corrupt RGB or grey ``images`` of any size with the constants of CIFAR-10-C.
+
+    Lengths in pixels are those of the 32×32 files; shares of the side scale with the image. Image ``i``
+    depends on (seed, name, severity, first_index + i) and on nothing else, so a set done in pieces equals a
+    set done at once. A grey image is corrupted as RGB and its first channel is kept.
+    """
+    corruption = _corruptions().get(name) if name in corruption_names() else None
+    if corruption is None:
+        raise unknown_name("corruption", name, corruption_names())
+    severity = operator.index(severity)
+    if severity not in SEVERITIES:
+        raise OptionError(f"severity must be 1, 2, 3, 4 or 5: got {severity}")
+    if seed < 0:
+        raise OptionError(f"seed must not be negative: got {seed}")
+    colours = images.shape[-1]
+    if colours not in (1, 3):
+        raise InputError(f"images must be (n, height, width, 3) or (n, height, width, 1): got {images.shape}")
+    strength = corruption.strengths[severity - 1]
+    stream = [seed, zlib.crc32(name.encode()), severity]
+    result = np.empty_like(images)
+    for position, image in enumerate(images):
+        random = np.random.default_rng([*stream, first_index + position])
+        picture = np.broadcast_to(image, (*image.shape[:2], 3)) / 255.0
+        changed = corruption.apply(picture, strength, random)
+        # The published files cut the fraction off instead of rounding.
+        result[position] = (np.clip(changed, 0, 1) * 255).astype(np.uint8)[..., :colours]
+    return result
+
+
+@lru_cache(maxsize=1)
+def _corruptions() -> dict[str, Corruption]:
+    found: dict[str, Corruption] = {}
+    for group in GROUPS:
+        try:
+            module = import_module(f"geq.data.corruption.{group}")
+        except ImportError as error:
+            raise MissingExtraError.naming(
+                error.name or "a package", "corruption", "corrupting images"
+            ) from error
+        found |= {corruption.name: corruption for corruption in module.CORRUPTIONS}
+    return found

@@ -1,0 +1,130 @@
+"""Downloads the official files: resumed when the connection drops, checked before they get their name."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+from geq.data.archive import LARGEST, unpack
+from geq.data.source import md5_of, source_of
+from geq.error import DataError, OptionError
+
+Progress = Callable[[str, int, int | None], None]
+"""Called with a file's name, the bytes that are there and the bytes there will be (None: unknown)."""
+ATTEMPTS = 5
+"""Connections in a row that may bring nothing."""
+TIMEOUT = 30.0
+BLOCK = 1 << 18
+
+
+def fetch(
+    name: str,
+    root: Path,
+    *,
+    mirror: str | None = None,
+    progress: Progress | None = None,
+    timeout: float = TIMEOUT,
+) -> list[Path]:
+    """Get the dataset ``name`` below ``root``; what is there already is left alone. Gives the paths that
+    are new.
+
+    ``mirror`` is an address that holds the same file names as the official one.
+    """
+    source = source_of(name)
+    if not source.downloads:
+        raise DataError(f"{name} cannot be fetched by a program: {source.by_hand}")
+    if (root / source.gives).exists():
+        return []
+    made: list[Path] = []
+    for item in source.downloads:
+        address = f"{mirror.rstrip('/')}/{item.file_name}" if mirror else item.url
+        folder = root / item.folder
+        if item.is_archive:
+            archive = download(address, folder / item.file_name, item.md5, progress=progress, timeout=timeout)
+            made += unpack(archive, root)
+            archive.unlink()
+        elif not (folder / item.file_name).exists():
+            made.append(
+                download(address, folder / item.file_name, item.md5, progress=progress, timeout=timeout)
+            )
+    return made
+
+
+def download(
+    url: str, target: Path, md5: str, *, progress: Progress | None = None, timeout: float = TIMEOUT
+) -> Path:
+    """Bring ``url`` to ``target``. The bytes grow in ``target.part``, which a later call continues."""
+    if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
+        raise OptionError(f"an address must start with http:// or https://: got {url}")
+    part = target.with_name(target.name + ".part")
+    part.parent.mkdir(parents=True, exist_ok=True)
+    report = progress or (lambda name, done, total: None)
+    failure: Exception | None = None
+    stalled = 0
+    while stalled < ATTEMPTS:
+        before = part.stat().st_size if part.exists() else 0
+        try:
+            if _continue(url, part, target.name, report, timeout):
+                return _accept(part, target, md5, url)
+            failure = ConnectionError("the connection was closed before the end")
+        except urllib.error.HTTPError as error:
+            message = f"{url} answered {error.code} {error.reason}: try later, or give a mirror"
+            raise DataError(message) from error
+        except (OSError, http.client.HTTPException) as error:
+            failure = error
+        # A connection that brought something is worth another; one that brought nothing counts.
+        stalled = 0 if part.exists() and part.stat().st_size > before else stalled + 1
+    raise DataError(
+        f"{url} could not be read to its end ({failure}); what arrived is kept in {part}: "
+        "run the command again to continue"
+    ) from failure
+
+
+def _continue(url: str, part: Path, name: str, report: Progress, timeout: float) -> bool:
+    """Append what is missing; true when the server says that this is all."""
+    done = part.stat().st_size if part.exists() else 0
+    headers = {"User-Agent": "geq", "Accept-Encoding": "identity"} | (
+        {"Range": f"bytes={done}-"} if done else {}
+    )
+    try:
+        response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=timeout)
+    except urllib.error.HTTPError as error:
+        if error.code == 416 and done:  # nothing beyond what we have: the checksum decides
+            return True
+        raise
+    with response:
+        if done and not _starts_at(response, done):
+            done = 0  # the server sends it from the start
+        length = response.headers.get("Content-Length")
+        total = done + int(length) if length and length.isdecimal() else None
+        with part.open("r+b" if done else "wb") as file:
+            file.seek(done)
+            while block := response.read(BLOCK):
+                file.write(block)
+                done += len(block)
+                if done > LARGEST:
+                    raise DataError(f"{url} sends more than {LARGEST} bytes: it was stopped; remove {part}")
+                report(name, done, total)
+    return total is None or done == total
+
+
+def _starts_at(response: http.client.HTTPResponse, offset: int) -> bool:
+    return response.status == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {offset}-")
+
+
+def _accept(part: Path, target: Path, md5: str, url: str) -> Path:
+    with part.open("rb") as file:
+        found = md5_of(file)
+    if found != md5:
+        part.unlink()
+        raise DataError(
+            f"{url} gave a file with md5 {found}; the official one has {md5}. It was removed: "
+            "try again, or give a mirror"
+        )
+    os.replace(part, target)
+    return target

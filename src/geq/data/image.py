@@ -1,0 +1,100 @@
+"""Reads one image or mask from a file, with what can be wrong with it said in words.
+
+Documented conversions: grey, palette, CMYK and 16-bit images become 8-bit RGB, and transparency is laid on
+black. A picture of more than :data:`MAX_PIXELS` is refused before it is unpacked.
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import UInt8
+
+from geq.error import DataError, MissingExtraError
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+MAX_PIXELS = 64_000_000
+"""Larger than any photograph of the datasets here (Cityscapes: 2 million, ImageNet's largest: 38 million)."""
+SUFFIXES = (".jpeg", ".jpg", ".png", ".webp", ".bmp", ".ppm", ".tif", ".tiff")
+
+
+def read_image(path: Path, size: int | None = None) -> UInt8[np.ndarray, "h w 3"]:
+    """The image as RGB bytes; with ``size``, its middle square resized to ``size`` × ``size``.
+
+    The middle square is as large as the shorter side allows, so nothing is distorted.
+    """
+    return decode_image(path, str(path), size)
+
+
+def decode_image(source: Path | io.BytesIO, what: str, size: int | None = None) -> UInt8[np.ndarray, "h w 3"]:
+    """As :func:`read_image`, from a file or from its bytes; errors call it ``what``."""
+    picture = _rgb(_open(source, what), what)
+    return np.asarray(picture if size is None else _middle_square(picture, size))
+
+
+def read_mask(path: Path) -> UInt8[np.ndarray, "h w"]:
+    """Label of each pixel: a single-channel or palette image of 8 bits, never converted."""
+    picture = _open(path, str(path))
+    if picture.mode not in ("L", "P"):
+        raise DataError(f"{path} must be a label image with one channel of 8 bits: got mode {picture.mode}")
+    return np.asarray(picture)
+
+
+def _open(source: Path | io.BytesIO, what: str) -> Image.Image:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise MissingExtraError.naming("pillow", "vision", "reading image files") from error
+    if isinstance(source, Path) and not source.is_file():
+        raise DataError(f"{what} is missing: fetch or unpack the dataset again")
+    try:
+        file = source.open("rb") if isinstance(source, Path) else source
+        with file, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow warns of size and of metadata; size is judged here
+            picture = Image.open(file)
+            if picture.width * picture.height > MAX_PIXELS:
+                raise DataError(
+                    f"{what} announces {picture.width} × {picture.height} pixels, more than {MAX_PIXELS}: "
+                    "it was not unpacked (a decompression bomb, or not a photograph); remove it"
+                )
+            picture.load()
+    except DataError:
+        raise
+    except Exception as error:  # Pillow's decoders raise whatever the damage made them stumble over
+        raise DataError(f"{what} is not an image that can be read: {error}; remove or replace it") from error
+    return picture
+
+
+def _rgb(picture: Image.Image, what: str) -> Image.Image:
+    from PIL import Image
+
+    if picture.mode == "RGB":
+        return picture
+    if picture.mode in ("I;16", "I;16B", "I;16L", "I"):
+        values = np.asarray(picture).astype(np.int64)
+        if values.min(initial=0) < 0 or values.max(initial=0) > 65535:
+            raise DataError(f"{what} has grey values outside 0..65535: convert it to 8 or 16 bits")
+        picture = Image.fromarray((values >> 8).astype(np.uint8))
+    if picture.mode == "F":
+        raise DataError(
+            f"{what} holds floating-point values without a known white: convert it to 8 or 16 bits"
+        )
+    if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info:
+        colour = picture.convert("RGBA")
+        black = Image.new("RGBA", colour.size, (0, 0, 0, 255))
+        return Image.alpha_composite(black, colour).convert("RGB")
+    return picture.convert("RGB")
+
+
+def _middle_square(picture: Image.Image, size: int) -> Image.Image:
+    from PIL import Image
+
+    side = min(picture.size)
+    left, top = (picture.width - side) // 2, (picture.height - side) // 2
+    return picture.resize((size, size), Image.Resampling.BILINEAR, box=(left, top, left + side, top + side))

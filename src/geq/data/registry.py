@@ -1,0 +1,312 @@
+"""The datasets by name, and the one function that loads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Literal, cast
+
+from geq.data.cifar import CIFAR10_STATISTICS, CIFAR100_STATISTICS, read_cifar
+from geq.data.dataset import ImageDataset, Split, Statistics
+from geq.data.digits import DIGITS_STATISTICS, read_digits
+from geq.data.folder import IMAGENET_STATISTICS, FolderDataset, read_image_folder
+from geq.data.hub import HubDataset, read_hub
+from geq.data.idx import STATISTICS as MNIST_STATISTICS
+from geq.data.idx import read_mnist
+from geq.data.protocol import first_classes, hold_out, subset_by_size, superclasses
+from geq.data.root import data_root
+from geq.data.segmentation import (
+    CAMVID_STATISTICS,
+    CITYSCAPES_STATISTICS,
+    SegmentationDataset,
+    read_camvid,
+    read_cityscapes,
+)
+from geq.error import CheckedOptions, DataError, OptionError, unknown_name
+
+AnyDataset = ImageDataset | FolderDataset | HubDataset | SegmentationDataset
+Official = Literal["train", "test"]
+
+
+@dataclass(frozen=True)
+class DatasetOptions(metaclass=CheckedOptions):
+    """How a dataset is to be read; the keyword options of :func:`load_dataset`.
+
+    labels: ``coarse`` gives CIFAR-100 its 20 super-classes.
+    classes: ``known`` and ``unseen`` are the two parts of the papers' protocols (CIFAR-10: first and last
+        five classes; CIFAR-100: super-classes, first four and fifth sub-class).
+    validation: share (below 1) or number of images held out of train as ``val``. None: the dataset's own
+        ``val`` split where it has one, else a tenth. 0: train is the whole official set and there is no
+        ``val``.
+    validation_seed: which images are held out.
+    subset, subset_seed: keep that many images, stratified.
+    folder: for ``imagefolder`` and ``hub``, the folder to read, below the data root or absolute.
+    class_list: a text file of class folders to take, in order.
+    image_size: side of the square that images of varying size are brought to.
+    image_column, label_column: for ``hub``, where the types of the columns do not tell.
+    """
+
+    labels: Literal["fine", "coarse"] = "fine"
+    classes: Literal["all", "known", "unseen"] = "all"
+    validation: float | int | None = None
+    validation_seed: int = 0
+    subset: int | None = None
+    subset_seed: int = 0
+    folder: Path | str | None = None
+    class_list: Path | str | None = None
+    image_size: int | None = None
+    image_column: str | None = None
+    label_column: str | None = None
+
+    def changed(self) -> set[str]:
+        """Names of the options that differ from their default."""
+        return {field.name for field in fields(self) if getattr(self, field.name) != field.default}
+
+
+Reader = Callable[[Split, Path, DatasetOptions], AnyDataset]
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """An entry of the registry.
+
+    ``read`` reads an official split; ``own_val`` says that there is an official ``val``; ``options`` are
+    those that ``read`` understands; ``crop`` is the training window of a dataset with masks.
+    """
+
+    summary: str
+    read: Reader
+    statistics: Statistics
+    image_size: int
+    channels: int = 3
+    own_val: bool = False
+    options: frozenset[str] = frozenset()
+    crop: tuple[int, int] | None = None
+
+
+def _cifar(name: Literal["cifar10", "cifar100"]) -> Reader:
+    def read(split: Split, root: Path, options: DatasetOptions) -> AnyDataset:
+        if options.classes == "all":
+            return read_cifar(name, cast(Official, split), root, options.labels)
+        if options.labels == "coarse":
+            raise OptionError(f"classes={options.classes!r} sets the labels itself: leave labels='fine'")
+        whole = read_cifar(name, cast(Official, split), root)
+        parts = first_classes(whole) if name == "cifar10" else superclasses(whole)
+        return parts.known if options.classes == "known" else parts.unseen
+
+    return read
+
+
+def _mnist(name: Literal["mnist", "fashion_mnist"]) -> Reader:
+    return lambda split, root, options: read_mnist(name, cast(Official, split), root)
+
+
+def _folders(name: str, *candidates: str) -> Reader:
+    def read(split: Split, root: Path, options: DatasetOptions) -> AnyDataset:
+        if not candidates and options.folder is None:
+            raise OptionError(f"{name} needs the option folder: the one that holds train/ and val/")
+        places = [root / options.folder] if options.folder else [root / candidate for candidate in candidates]
+        folder = next((place for place in places if place.is_dir()), None)
+        if folder is None:
+            raise DataError(
+                f"{name} is not there: looked for {', '.join(map(str, places))}; see 'geq data fetch {name}'"
+            )
+        # ImageNet and its like publish no labels for 'test': their 'val' is what the papers judge on.
+        part: Split = "val" if split == "test" and not (folder / "test").is_dir() else split
+        listed = Path(options.class_list).expanduser() if options.class_list else None
+        found = read_image_folder(folder, part, class_list=listed, size=options.image_size or 256, name=name)
+        return replace(found, split=split)
+
+    return read
+
+
+def _hub(split: Split, root: Path, options: DatasetOptions) -> AnyDataset:
+    if options.folder is None:
+        raise OptionError("hub needs the option folder: one written by save_to_disk")
+    return read_hub(
+        root / options.folder,
+        split,
+        size=options.image_size,
+        image_column=options.image_column,
+        label_column=options.label_column,
+    )
+
+
+_FOLDER_OPTIONS = frozenset({"folder", "class_list", "image_size"})
+_REGISTRY: dict[str, DatasetInfo] = {
+    "digits": DatasetInfo(
+        "scikit-learn's digits, 8×8, comes with the package",
+        lambda split, root, options: read_digits(cast(Official, split)),
+        DIGITS_STATISTICS,
+        image_size=8,
+        channels=1,
+    ),
+    "mnist": DatasetInfo(
+        "handwritten digits, 28×28", _mnist("mnist"), MNIST_STATISTICS["mnist"], image_size=28, channels=1
+    ),
+    "fashion_mnist": DatasetInfo(
+        "clothes, 28×28",
+        _mnist("fashion_mnist"),
+        MNIST_STATISTICS["fashion_mnist"],
+        image_size=28,
+        channels=1,
+    ),
+    "cifar10": DatasetInfo(
+        "10 classes, 32×32",
+        _cifar("cifar10"),
+        CIFAR10_STATISTICS,
+        image_size=32,
+        options=frozenset({"classes"}),
+    ),
+    "cifar100": DatasetInfo(
+        "100 classes in 20 super-classes, 32×32",
+        _cifar("cifar100"),
+        CIFAR100_STATISTICS,
+        image_size=32,
+        options=frozenset({"labels", "classes"}),
+    ),
+    "imagenette": DatasetInfo(
+        "10 easy classes of ImageNet",
+        _folders("imagenette", "imagenette2-320", "imagenette2", "imagenette2-160"),
+        IMAGENET_STATISTICS,
+        image_size=256,
+        own_val=True,
+        options=_FOLDER_OPTIONS,
+    ),
+    "imagenet100": DatasetInfo(
+        "100 classes of ImageNet: its own folder, or 'imagenet' with a class list",
+        _folders("imagenet100", "imagenet100", "imagenet"),
+        IMAGENET_STATISTICS,
+        image_size=256,
+        own_val=True,
+        options=_FOLDER_OPTIONS,
+    ),
+    "imagenet": DatasetInfo(
+        "ImageNet's 1,000 classes",
+        _folders("imagenet", "imagenet"),
+        IMAGENET_STATISTICS,
+        image_size=256,
+        own_val=True,
+        options=_FOLDER_OPTIONS,
+    ),
+    "imagefolder": DatasetInfo(
+        "any folder of train/CLASS/ and val/CLASS/",
+        _folders("imagefolder"),
+        IMAGENET_STATISTICS,
+        image_size=256,
+        own_val=True,
+        options=_FOLDER_OPTIONS,
+    ),
+    "cityscapes": DatasetInfo(
+        "street scenes, 19 classes, 2048×1024",
+        lambda split, root, options: read_cityscapes(split, root),
+        CITYSCAPES_STATISTICS,
+        image_size=1024,
+        own_val=True,
+        crop=(512, 1024),
+    ),
+    "camvid": DatasetInfo(
+        "street scenes, 11 classes",
+        lambda split, root, options: read_camvid(split, root),
+        CAMVID_STATISTICS,
+        image_size=180,
+        own_val=True,
+        crop=(160, 224),
+    ),
+    "hub": DatasetInfo(
+        "a Hugging Face image dataset saved on disk",
+        _hub,
+        IMAGENET_STATISTICS,
+        image_size=256,
+        own_val=True,
+        options=frozenset({"folder", "image_size", "image_column", "label_column"}),
+    ),
+}
+_SHARED = {"validation", "validation_seed", "subset", "subset_seed"}
+
+
+def dataset_names() -> tuple[str, ...]:
+    return tuple(_REGISTRY)
+
+
+def dataset_info(name: str) -> DatasetInfo:
+    if name not in _REGISTRY:
+        raise unknown_name("dataset", name, _REGISTRY)
+    return _REGISTRY[name]
+
+
+def load_dataset(
+    name: str,
+    split: Split = "train",
+    *,
+    root: Path | str | None = None,
+    labels: Literal["fine", "coarse"] = "fine",
+    classes: Literal["all", "known", "unseen"] = "all",
+    validation: float | int | None = None,
+    validation_seed: int = 0,
+    subset: int | None = None,
+    subset_seed: int = 0,
+    folder: Path | str | None = None,
+    class_list: Path | str | None = None,
+    image_size: int | None = None,
+    image_column: str | None = None,
+    label_column: str | None = None,
+) -> AnyDataset:
+    """Read one split of a dataset below ``root`` (see :func:`geq.data.root.data_root`).
+
+    The options are those of :class:`DatasetOptions`; one that the dataset does not have is an error.
+
+    >>> len(load_dataset("digits", "test")), len(load_dataset("digits", "train", validation=0))
+    (360, 1437)
+    """
+    options = DatasetOptions(
+        labels=labels,
+        classes=classes,
+        validation=validation,
+        validation_seed=validation_seed,
+        subset=subset,
+        subset_seed=subset_seed,
+        folder=folder,
+        class_list=class_list,
+        image_size=image_size,
+        image_column=image_column,
+        label_column=label_column,
+    )
+    return load_with_options(name, split, data_root(root), options)
+
+
+def load_with_options(name: str, split: Split, root: Path, options: DatasetOptions) -> AnyDataset:
+    """As :func:`load_dataset`, for options that were read from a configuration."""
+    info = dataset_info(name)
+    if split not in ("train", "val", "test"):
+        raise unknown_name("split", split, ("train", "val", "test"))
+    shared = _SHARED if info.crop is None else set()
+    for option in sorted(options.changed() - info.options - shared):
+        known = ", ".join(sorted(info.options | shared)) or "none"
+        raise OptionError(f"{name} has no option {option!r} (it has: {known})")
+    dataset = _read_split(info, name, split, root, options)
+    if options.subset is not None and not isinstance(dataset, SegmentationDataset):
+        return subset_by_size(dataset, options.subset, options.subset_seed)
+    return dataset
+
+
+def _read_split(
+    info: DatasetInfo, name: str, split: Split, root: Path, options: DatasetOptions
+) -> AnyDataset:
+    """The official split, or a part of train where validation images are held out of it."""
+    if split == "test" or (info.own_val and options.validation is None):
+        return info.read(split, root, options)
+    size = 0.1 if options.validation is None else options.validation
+    whole = info.read("train", root, options)
+    if isinstance(whole, SegmentationDataset):
+        return whole
+    if size == 0:
+        if split == "val":
+            raise OptionError(
+                f"{name} has no val split with validation=0: give the share or number to hold out of train"
+            )
+        return whole
+    parts = hold_out(whole, size, options.validation_seed)
+    chosen = whole.subset(parts.validation if split == "val" else parts.train)
+    return replace(chosen, split=split)

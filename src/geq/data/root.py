@@ -1,0 +1,30 @@
+"""Where datasets live: one folder, named once."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+VARIABLE = "GEQ_DATA"
+
+
+def data_root(explicit: Path | str | None = None) -> Path:
+    """The folder that holds the datasets: ``explicit``, else ``$GEQ_DATA``, else the user's cache folder.
+
+    >>> data_root("pictures").name
+    'pictures'
+    """
+    chosen = explicit or os.environ.get(VARIABLE)
+    return Path(chosen).expanduser() if chosen else user_cache() / "geq" / "data"
+
+
+def user_cache() -> Path:
+    """The folder that the platform gives programs for what can be fetched again."""
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    configured = os.environ.get("XDG_CACHE_HOME", "")
+    # The specification says that a relative path there is invalid and to be ignored.
+    return Path(configured) if os.path.isabs(configured) else Path.home() / ".cache"

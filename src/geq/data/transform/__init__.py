@@ -1,0 +1,21 @@
+"""Transforms on batches of tensors: ``transform(images, generator)``."""
+
+from geq.data.transform.crop import CropFlip, ShiftOnly
+from geq.data.transform.default import Augment, default_transform
+from geq.data.transform.kind import Compose, Transform
+from geq.data.transform.pixel import Normalize, Resize
+from geq.data.transform.randaugment import RandAugment
+from geq.data.transform.segmentation import SegmentationCrop
+
+__all__ = [
+    "Augment",
+    "Compose",
+    "CropFlip",
+    "Normalize",
+    "RandAugment",
+    "Resize",
+    "SegmentationCrop",
+    "ShiftOnly",
+    "Transform",
+    "default_transform",
+]

@@ -1,0 +1,42 @@
+"""What a transform is: a frozen record that maps a batch, with all randomness from one generator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jaxtyping import Float, Int64, UInt8
+from torch import Generator, Tensor
+
+from geq.error import CheckedOptions, OptionError
+
+Images = UInt8[Tensor, "b c h w"] | Float[Tensor, "b c h w"]
+"""Bytes from 0 to 255, or floats from 0 to 1."""
+Masks = Int64[Tensor, "b h w"]
+
+
+class Transform(metaclass=CheckedOptions):
+    """``transform(images, generator)`` for images alone, :meth:`with_masks` where each pixel has a label."""
+
+    def __call__(self, images: Images, generator: Generator) -> Images:
+        raise NotImplementedError
+
+    def with_masks(self, images: Images, masks: Masks, generator: Generator) -> tuple[Images, Masks]:
+        """Moves masks along with images; a transform that cannot says so instead of leaving them behind."""
+        raise OptionError(f"{type(self).__name__} moves images but not masks: use SegmentationCrop")
+
+
+@dataclass(frozen=True)
+class Compose(Transform):
+    """One transform after another."""
+
+    transforms: tuple[Transform, ...]
+
+    def __call__(self, images: Images, generator: Generator) -> Images:
+        for transform in self.transforms:
+            images = transform(images, generator)
+        return images
+
+    def with_masks(self, images: Images, masks: Masks, generator: Generator) -> tuple[Images, Masks]:
+        for transform in self.transforms:
+            images, masks = transform.with_masks(images, masks, generator)
+        return images, masks
