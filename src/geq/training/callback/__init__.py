@@ -1,0 +1,1 @@
+"""What happens around the training loop, one concern per file."""

@@ -1,0 +1,24 @@
+"""Keeps the moving average of the weights up to date, and evaluates with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lightning.pytorch import Callback, Trainer
+
+from geq.training.average import WeightAverage
+from geq.training.task import Task
+
+
+class Averaging(Callback):
+    def __init__(self, average: WeightAverage) -> None:
+        self.average = average
+
+    def on_train_batch_end(self, trainer: Trainer, task: Task, outputs: Any, batch: Any, batch_idx: int) -> None:  # type: ignore[override]
+        self.average.update(task.model)
+
+    def on_validation_start(self, trainer: Trainer, task: Task) -> None:  # type: ignore[override]
+        self.average.swap(task.model)
+
+    def on_validation_end(self, trainer: Trainer, task: Task) -> None:  # type: ignore[override]
+        self.average.swap(task.model)

@@ -1,0 +1,96 @@
+"""Shows a person how the run goes: a progress bar on a terminal, a line per epoch elsewhere."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from lightning.pytorch import Callback, Trainer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from geq.training.task import Task
+
+
+def line(record: dict[str, Any], monitored: str) -> str:
+    """One epoch in a line.
+
+    >>> line({"epoch": 3, "train_loss": 0.25, "train_accuracy": 91.0, "test_accuracy": 95.0}, "test")
+    'epoch   3  loss 0.2500  accuracy 91.00 %  test 95.00 %'
+    """
+    parts = [f"epoch {record['epoch']:3d}", f"loss {record['train_loss']:.4f}"]
+    parts.append(f"accuracy {record['train_accuracy']:.2f} %")
+    if f"{monitored}_accuracy" in record:
+        parts.append(f"{monitored} {record[f'{monitored}_accuracy']:.2f} %")
+    if "solver_steps" in record:
+        parts.append(f"steps {record['solver_steps']:.1f}")
+        parts.append(f"residual {record['solver_residual']:.0e}")
+        parts.append(f"not converged {100 * record['solver_unconverged']:.1f} %")
+    if "beta_mean" in record:
+        parts.append(f"β {record['beta_mean']:.2f}")
+    if "seconds" in record:
+        parts.append(f"{record['seconds']:.1f} s")
+    return "  ".join(parts)
+
+
+class Bar(Callback):
+    """
+    Args:
+        console: where to print.
+        monitored: 'validation' or 'test'.
+        history: the log, to which the journal adds.
+    """
+
+    INTERVAL, KEPT = 0.2, 0.9
+    """Seconds between updates, and the share of the old value in the smoothed accuracy."""
+
+    def __init__(self, console: Console, monitored: str, history: list[dict[str, Any]]) -> None:
+        self.console, self.monitored, self.history = console, monitored, history
+        self.progress: Progress | None = None
+        self.updated = 0.0
+        self.accuracy: float | None = None
+
+    def on_train_start(self, trainer: Trainer, task: Task) -> None:  # type: ignore[override]
+        if not (self.console.is_terminal and trainer.is_global_zero):
+            return
+        self.progress = Progress(
+            TextColumn("epoch {task.fields[epoch]}"),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[state]}"),
+            console=self.console,
+            transient=True,
+        )
+        total = task.options.epochs * task.steps_per_epoch
+        self.row = self.progress.add_task(
+            "train", total=total, completed=task.position.step, epoch=task.position.epoch + 1, state=""
+        )
+        self.progress.start()
+
+    def on_train_batch_end(self, trainer: Trainer, task: Task, outputs: Any, batch: Any, batch_idx: int) -> None:  # type: ignore[override]
+        if self.progress is None:
+            return
+        correct = 100 * float((outputs["outputs"].argmax(1) == batch[1]).float().mean())
+        self.accuracy = correct if self.accuracy is None else self.KEPT * self.accuracy + (1 - self.KEPT) * correct
+        if time.monotonic() - self.updated < self.INTERVAL:
+            return
+        self.updated = time.monotonic()
+        state = f"loss {float(outputs['loss']):.3f}  accuracy {self.accuracy:.1f} %"
+        reports = task.model.solutions().values()
+        if reports:
+            steps = sum(report.steps_mean for report in reports) / len(reports)
+            missed = 1 - sum(report.converged for report in reports) / len(reports)
+            residual = max(report.residual_max for report in reports)
+            state += f"  steps {steps:.1f}  residual {residual:.0e}  not converged {100 * missed:.0f} %"
+        self.progress.update(self.row, completed=task.position.step, epoch=task.position.epoch + 1, state=state)
+
+    def on_train_epoch_end(self, trainer: Trainer, task: Task) -> None:  # type: ignore[override]
+        if trainer.is_global_zero:
+            console = self.console if self.progress is None else self.progress.console
+            console.print(line(self.history[-1], self.monitored), highlight=False, soft_wrap=True)
+
+    def teardown(self, trainer: Trainer, task: Task, stage: str) -> None:  # type: ignore[override]
+        if self.progress is not None:
+            self.progress.stop()
+            self.progress = None

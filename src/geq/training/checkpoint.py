@@ -1,0 +1,108 @@
+"""The file from which a run goes on as if nothing had happened.
+
+It holds plain data and tensors only, and is read with ``weights_only=True``: reading runs no code of the file. The last 32
+bytes are the SHA-256 of all others, so a file that is cut or altered is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import pickle
+import random
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from geq.error import CheckpointError
+from geq.training.durable import write_durably
+
+FORMAT = 1
+DIGEST = 32
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Everything that the rest of a run depends on.
+
+    Args:
+        position: epoch, batch and step (see :class:`~geq.training.position.Position`).
+        model: parameters and buffers, among them running γ scales and the norms' directions.
+        optimizer: state of the optimiser.
+        scaler: state of the loss scaling of half precision.
+        average: averaged weights, if the run keeps them.
+        measures: sums of the running epoch.
+        callbacks: state of each callback that has one.
+        history: the lines of the log so far.
+        random: states of the random generators.
+    """
+
+    position: dict[str, int]
+    model: dict[str, Tensor]
+    optimizer: dict[str, Any]
+    scaler: dict[str, Any]
+    average: dict[str, Any] | None
+    measures: dict[str, Any]
+    callbacks: dict[str, dict[str, Any]]
+    history: list[dict[str, Any]]
+    random: dict[str, Any]
+
+    def save(self, path: Path) -> None:
+        buffer = io.BytesIO()
+        # asdict would copy every tensor.
+        torch.save({"format": FORMAT, **{f.name: getattr(self, f.name) for f in fields(self)}}, buffer)
+        content = buffer.getvalue()
+        write_durably(path, content + hashlib.sha256(content).digest())
+
+    @classmethod
+    def load(cls, path: Path) -> Checkpoint:
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            raise CheckpointError(
+                f"there is nothing to resume in {path.parent}: it has no {path.name} (the first one is written after the "
+                "first epoch, or see --checkpoint_steps); start the run again"
+            ) from None
+        except OSError as problem:
+            raise CheckpointError(f"{path} cannot be read: {problem}") from problem
+        body, digest = content[:-DIGEST], content[-DIGEST:]
+        if hashlib.sha256(body).digest() != digest:
+            raise CheckpointError(f"{path} is damaged: its checksum does not fit its content; start the run again")
+        try:
+            state = torch.load(io.BytesIO(body), map_location="cpu", weights_only=True)
+        except (pickle.UnpicklingError, RuntimeError, ValueError) as problem:
+            raise CheckpointError(f"{path} is not a checkpoint of geq: {problem}") from problem
+        expected = {field.name for field in fields(cls)}
+        if not isinstance(state, dict) or state.get("format") != FORMAT or set(state) != {"format", *expected}:
+            raise CheckpointError(
+                f"{path} was written by another version of geq; resume it with that one, or start the run again"
+            )
+        return cls(**{name: state[name] for name in expected})
+
+
+def random_state() -> dict[str, Any]:
+    """The generators of torch, numpy and Python, as plain data."""
+    kind, keys, place, has_gauss, gauss = np.random.get_state()  # noqa: NPY002 - the global generator is meant
+    version, internal, gauss_next = random.getstate()
+    state: dict[str, Any] = {
+        "torch": torch.get_rng_state(),
+        "numpy": [str(kind), [int(key) for key in keys], int(place), int(has_gauss), float(gauss)],
+        "python": [version, list(internal), gauss_next],
+    }
+    if torch.cuda.is_available():
+        state["cuda"] = torch.cuda.get_rng_state_all()
+    return state
+
+
+def restore_random_state(state: dict[str, Any]) -> None:
+    torch.set_rng_state(state["torch"])
+    kind, keys, place, has_gauss, gauss = state["numpy"]
+    np.random.set_state((kind, np.array(keys, dtype=np.uint32), place, has_gauss, gauss))  # noqa: NPY002
+    version, internal, gauss_next = state["python"]
+    random.setstate((version, tuple(internal), gauss_next))
+    if "cuda" in state and torch.cuda.is_available() and len(state["cuda"]) == torch.cuda.device_count():
+        torch.cuda.set_rng_state_all(state["cuda"])

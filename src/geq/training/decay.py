@@ -1,0 +1,47 @@
+"""Which parameters weight decay may touch.
+
+Decay belongs on weights whose size means something by itself. It does not on
+
+* norm parameters, biases and every other parameter of one axis or none: they scale or shift;
+* θ of the γ rules: decay would pull γ to softplus(0)/m, a value of no meaning;
+* W_h of the patch kernel (``raw_projection``) and the feedback operator W: both are bounded by a rule already, and decay
+  below the bound starves the feedback until the equilibrium hardly depends on its state.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from geq.problem import GammaRule, HiddenProblem, PatchGaussian
+
+NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.LocalResponseNorm)
+
+
+def exempt_parameters(model: nn.Module) -> set[str]:
+    """The dotted names of the parameters without weight decay.
+
+    >>> sorted(exempt_parameters(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))))
+    ['0.bias', '1.bias', '1.weight']
+    """
+    exempt = {name for name, parameter in model.named_parameters() if parameter.ndim <= 1}
+    for path, module in model.named_modules():
+        prefix = f"{path}." if path else ""
+        if isinstance(module, (*NORMS, GammaRule)):
+            exempt |= {prefix + name for name, _ in module.named_parameters()}
+        if isinstance(module, PatchGaussian):
+            exempt.add(f"{prefix}raw_projection")
+        if isinstance(module, HiddenProblem):
+            exempt |= {f"{prefix}W.{name}" for name, _ in module.W.named_parameters()}
+    return exempt
+
+
+def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+    """Groups for a torch optimiser: with and without weight decay. Frozen parameters are in neither."""
+    exempt = exempt_parameters(model)
+    trained = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+    return [
+        {"params": [p for name, p in trained if name not in exempt], "weight_decay": weight_decay},
+        {"params": [p for name, p in trained if name in exempt], "weight_decay": 0.0},
+    ]

@@ -1,0 +1,77 @@
+"""Lightning's Trainer, made from our options and without its noise."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from lightning.pytorch import Callback, Trainer
+
+from geq.error import OptionError
+from geq.training.option import TrainOptions
+
+NOISE = (
+    # Ours is not a DataLoader, and has its workers where they help.
+    r"The '.*_dataloader' does not have many workers",
+    # A clock of ours sets the learning rate; Lightning need not know.
+    r"`isinstance\(treespec, LeafSpec\)` is deprecated",
+    # The class name of our loaders tells Lightning nothing; it must not be wrapped.
+    r"Total length of `.*` across ranks is zero",
+)
+"""Warnings of Lightning that do not apply to this use of it."""
+
+
+@contextmanager
+def quiet_lightning() -> Iterator[None]:
+    """Without Lightning's messages about hardware, tips and settings that are meant."""
+    loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            for message in NOISE:
+                warnings.filterwarnings("ignore", message=message)
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def build_trainer(options: TrainOptions, callbacks: list[Callback]) -> Trainer:
+    """One epoch after the other, evaluated every ``evaluate_every``; all writing is left to the callbacks."""
+    strategy: str = options.strategy
+    if strategy == "auto" and options.world_size > 1:
+        strategy = "ddp"
+    try:
+        return Trainer(
+            accelerator=options.accelerator,
+            devices=options.devices,
+            num_nodes=options.num_nodes,
+            strategy=strategy,
+            precision=options.precision,
+            max_epochs=options.epochs,
+            check_val_every_n_epoch=options.evaluate_every,
+            gradient_clip_val=options.clip or None,
+            callbacks=callbacks,
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            num_sanity_val_steps=0,
+            use_distributed_sampler=False,
+            sync_batchnorm=options.sync_batchnorm,
+            deterministic=options.deterministic or None,
+            # The rest of a resumed epoch is shorter than the next one.
+            reload_dataloaders_every_n_epochs=1,
+        )
+    except (ValueError, RuntimeError) as problem:
+        raise OptionError(f"these devices cannot be used: {problem}") from problem
+
+
+def begin_at(trainer: Trainer, epoch: int) -> None:
+    """Let the trainer count from ``epoch``, as it does after a checkpoint of its own."""
+    trainer.fit_loop.epoch_progress.current.processed = epoch
+    trainer.fit_loop.epoch_progress.current.completed = epoch

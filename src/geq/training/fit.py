@@ -1,0 +1,219 @@
+"""Trains: a new run, or the rest of an interrupted one."""
+
+from __future__ import annotations
+
+import logging
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from lightning.pytorch import Callback
+from lightning.pytorch.utilities import rank_zero_only
+from rich.console import Console
+
+from geq.error import OptionError
+from geq.model.network import Network
+from geq.training.callback.attention import AttentionStatistics
+from geq.training.callback.averaging import Averaging
+from geq.training.callback.bar import Bar
+from geq.training.callback.clock import Clock
+from geq.training.callback.evaluation import Evaluation
+from geq.training.callback.gradient import GradientNorm
+from geq.training.callback.interrupt import Interrupt
+from geq.training.callback.journal import Journal
+from geq.training.callback.replica import SharedScales
+from geq.training.callback.solver import SolverStatistics
+from geq.training.callback.stopping import EarlyStop
+from geq.training.checkpoint import Checkpoint, restore_random_state
+from geq.training.durable import explained_write_errors
+from geq.training.engine import begin_at, build_trainer, quiet_lightning
+from geq.training.environment import describe_environment, differences
+from geq.training.evaluation import evaluate
+from geq.training.ingredient import (
+    Datasets,
+    build_model,
+    evaluation_loader,
+    open_datasets,
+    training_loader,
+)
+from geq.training.option import TrainOptions
+from geq.training.position import Position
+from geq.training.run import RunFolder
+from geq.training.task import ClassificationTask
+
+log = logging.getLogger("geq.training")
+
+PROBED = 64
+"""Images on which attention and energy are followed."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished run: its folder, the lines of its log, and the last of them."""
+
+    folder: RunFolder
+    history: list[dict[str, Any]]
+    final: dict[str, Any]
+
+
+def train(options: TrainOptions, console: Console | None = None) -> Outcome | None:
+    """Start a new run; None in processes other than the first, which write nothing.
+
+    Seeds the global generators of torch, numpy and Python.
+    """
+    data = open_datasets(options)
+    seed_everything(options.seed)
+    description = data.describe()
+    model = build_model(options, description)
+    if not is_first():
+        _fit(None, options, model, data, None, console)
+        return None
+    folder = RunFolder.create(options)
+    with folder.locked(), explained_write_errors(folder.path, "Nothing was trained."):
+        folder.describe(options, describe_environment(options.seed), description)
+    return _complete(folder, options, model, data, None, console)
+
+
+def resume(folder: RunFolder, console: Console | None = None) -> Outcome | None:
+    """Go on where a run was interrupted; on the same machine the result has the same bits."""
+    options = folder.options()
+    if options.strategy == "fsdp":
+        raise OptionError("a run with strategy fsdp cannot be resumed; use ddp, whose runs can")
+    final = folder.result()
+    if final is not None:
+        return Outcome(folder, folder.epochs(), final)
+    checkpoint = Checkpoint.load(folder.checkpoint)
+    changed = differences(folder.environment(), describe_environment(options.seed))
+    if changed and is_first():
+        log.warning("the run goes on, but maybe not to the last bit; changed since its start: %s", ", ".join(changed))
+    data = open_datasets(options)
+    seed_everything(options.seed)
+    model = build_model(options, data.describe())
+    model.load_state_dict(checkpoint.model)
+    if not is_first():
+        _fit(None, options, model, data, checkpoint, console)
+        return None
+    return _complete(folder, options, model, data, checkpoint, console)
+
+
+def seed_everything(seed: int) -> None:
+    torch.manual_seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 - the global generator is meant
+    random.seed(seed)
+
+
+def is_first() -> bool:
+    """Whether this process, of all machines, is the one that writes."""
+    return int(rank_zero_only.rank or 0) == 0
+
+
+def _complete(
+    folder: RunFolder,
+    options: TrainOptions,
+    model: Network,
+    data: Datasets,
+    checkpoint: Checkpoint | None,
+    console: Console | None,
+) -> Outcome:
+    safe = f"The last checkpoint is whole: afterwards continue with 'geq train --resume {folder.path}'."
+    with folder.locked(), explained_write_errors(folder.path, safe):
+        folder.clean()
+        history = _fit(folder, options, model, data, checkpoint, console)
+        if options.early_stop is None:
+            model.save_pretrained(folder.model)
+        # What is measured is what was written.
+        saved = Network.from_pretrained(folder.model)
+        result = evaluate(saved, evaluation_loader(data.test, workers=options.workers))
+        final = {
+            "kind": "final",
+            "epochs": history[-1]["epoch"],
+            "step": history[-1]["step"],
+            "parameters": saved.parameter_count(),
+            "seconds": sum(record["seconds"] for record in history),
+            "cpu_seconds": sum(record["cpu_seconds"] for record in history),
+            **{f"test_{name}": value for name, value in result.as_mapping().items()},
+        }
+        folder.write_log([*history, final])
+        if options.picture:
+            from geq.training.picture import draw_run
+
+            draw_run(folder, saved, data.test)
+    return Outcome(folder, history, final)
+
+
+def _fit(
+    folder: RunFolder | None,
+    options: TrainOptions,
+    model: Network,
+    data: Datasets,
+    checkpoint: Checkpoint | None,
+    console: Console | None,
+) -> list[dict[str, Any]]:
+    """Train ``model`` in place (to the averaged weights, if the run has them); returns the log."""
+    rank = int(rank_zero_only.rank or 0)
+    task = ClassificationTask(
+        model,
+        options,
+        training_loader(options, data.train, options.seed, rank, options.world_size),
+        Position() if checkpoint is None else Position.from_mapping(checkpoint.position),
+        None if checkpoint is None else checkpoint.optimizer,
+    )
+    history = [] if checkpoint is None else list(checkpoint.history)
+    callbacks = _callbacks(folder, task, data, history, console)
+    if checkpoint is not None:
+        _restore(task, callbacks, checkpoint)
+    stopping = [callback for callback in callbacks if isinstance(callback, EarlyStop)]
+    if task.position.epoch < options.epochs and not any(c.exhausted(task.position.epoch) for c in stopping):
+        with quiet_lightning():
+            trainer = build_trainer(options, callbacks)
+            begin_at(trainer, task.position.epoch)
+            if checkpoint is not None:
+                trainer.precision_plugin.load_state_dict(checkpoint.scaler)
+                restore_random_state(checkpoint.random)
+            monitored = evaluation_loader(
+                data.monitored, workers=options.workers, rank=rank, world_size=options.world_size
+            )
+            trainer.fit(task, val_dataloaders=monitored)
+    if task.average is not None:
+        task.average.swap(model)
+    model.cpu()
+    return history
+
+
+def _callbacks(
+    folder: RunFolder | None,
+    task: ClassificationTask,
+    data: Datasets,
+    history: list[dict[str, Any]],
+    console: Console | None,
+) -> list[Callback]:
+    """In the order in which they must act: count, measure, decide, write, show, stop."""
+    options = task.options
+    callbacks: list[Callback] = [Clock()]
+    if task.average is not None:
+        callbacks.append(Averaging(task.average))
+    callbacks += [GradientNorm(), Evaluation(data.monitored_name)]
+    if task.model.equilibria():
+        images, _ = next(iter(evaluation_loader(data.monitored, batch_size=PROBED)))
+        callbacks += [SolverStatistics(options.unconverged_warning), SharedScales()]
+        if options.strategy != "fsdp":  # whose weights are nowhere whole
+            callbacks.append(AttentionStatistics(images))
+    if options.early_stop is not None:
+        callbacks.append(EarlyStop(options.early_stop, folder))
+    journal = Journal(folder, history, options.checkpoint_steps)
+    callbacks.append(journal)
+    if console is not None:
+        callbacks.append(Bar(console, data.monitored_name, history))
+    return [*callbacks, Interrupt(journal)]
+
+
+def _restore(task: ClassificationTask, callbacks: list[Callback], checkpoint: Checkpoint) -> None:
+    task.train_measures.load_state_dict(checkpoint.measures)
+    if task.average is not None and checkpoint.average is not None:
+        task.average.load_state_dict(checkpoint.average)
+    for callback in callbacks:
+        state = checkpoint.callbacks.get(type(callback).__name__)
+        if state:
+            callback.load_state_dict(state)

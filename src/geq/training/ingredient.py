@@ -1,0 +1,182 @@
+"""What a run works on, made from its options: the datasets and the network."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_type_hints
+
+import torch
+
+from geq.data.dataset import Dataset, Split, Statistics
+from geq.data.loader import BatchLoader
+from geq.data.registry import DatasetOptions, load_with_options
+from geq.data.root import data_root
+from geq.data.segmentation import SegmentationDataset
+from geq.data.transform.default import Augment, default_transform
+from geq.data.transform.pixel import Normalize
+from geq.error import CheckpointError, OptionError, unknown_name
+from geq.model.config import from_json
+from geq.model.network import Network
+from geq.model.registry import create_model, model_spec
+from geq.training.option import Augmentation, DataOptions, ModelOptions
+
+EVALUATION_BATCH = 250
+"""Images of one batch of an evaluation. Results do not depend on it: each sample is solved by itself."""
+
+SHIFTED, CROPPED = ("digits", "mnist", "fashion_mnist"), ("cifar10", "cifar100")
+
+
+@dataclass(frozen=True)
+class DataDescription:
+    """What one must know of the data to use a trained model without it.
+
+    Args:
+        name: of the dataset.
+        classes: names of the labels, in order.
+        statistics: of the normalisation.
+        shape: channels, height and width of an image.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    statistics: Statistics
+    shape: tuple[int, int, int]
+
+    def as_mapping(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "classes": list(self.classes),
+            "mean": list(self.statistics.mean),
+            "std": list(self.statistics.std),
+            "shape": list(self.shape),
+        }
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any], where: str) -> DataDescription:
+        numbers, hints = tuple[float, ...], get_type_hints(cls)
+        kinds = {"name": str, "classes": hints["classes"], "mean": numbers, "std": numbers, "shape": hints["shape"]}
+        if set(values) != set(kinds):
+            raise CheckpointError(f"{where} must state {', '.join(kinds)}: got {', '.join(values)}")
+        read = {key: from_json(kind, values[key], f"{where}: {key}") for key, kind in kinds.items()}
+        return cls(read["name"], read["classes"], Statistics(read["mean"], read["std"]), read["shape"])
+
+
+@dataclass(frozen=True)
+class Datasets:
+    """The parts of the data: ``monitored`` is measured after epochs, ``test`` at the end."""
+
+    train: Dataset
+    monitored: Dataset
+    test: Dataset
+
+    @property
+    def monitored_name(self) -> Literal["validation", "test"]:
+        return "test" if self.monitored is self.test else "validation"
+
+    def describe(self) -> DataDescription:
+        images, _ = self.train.batch(torch.zeros(1, dtype=torch.int64))
+        channels, height, width = images.shape[1:]
+        return DataDescription(
+            self.train.name, self.train.classes, self.train.statistics, (int(channels), int(height), int(width))
+        )
+
+
+def decoded(items: tuple[str, ...], target: type, what: str) -> dict[str, Any]:
+    """'field=value' strings as values of the fields of ``target``, checked against their types.
+
+    >>> decoded(("subset=10", "classes=known"), DatasetOptions, "data_override")
+    {'subset': 10, 'classes': 'known'}
+    """
+    hints = get_type_hints(target)
+    result = {}
+    for item in items:
+        name, _, text = item.partition("=")
+        if name not in hints:
+            raise unknown_name(f"field in {what}", name, hints)
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = text
+        try:
+            result[name] = from_json(hints[name], value, f"{what}: {name}")
+        except CheckpointError as problem:
+            raise OptionError(str(problem)) from problem
+    return result
+
+
+def open_split(options: DataOptions, split: Split) -> Dataset:
+    """One split of the dataset that the options name."""
+    chosen = decoded(options.data_override, DatasetOptions, "data_override")
+    held_out: dict[str, Any] = {"validation": options.validation}
+    if split == "train" and options.train_size is not None:
+        held_out["subset"] = options.train_size
+    dataset = load_with_options(
+        options.data, split, data_root(options.data_root), DatasetOptions(**{**held_out, **chosen})
+    )
+    if isinstance(dataset, SegmentationDataset):
+        raise OptionError(f"{options.data} has masks; this task classifies images: choose cifar10, digits, …")
+    return dataset
+
+
+def open_datasets(options: DataOptions) -> Datasets:
+    test = open_split(options, "test")
+    monitored = open_split(options, "val") if options.validation else test
+    return Datasets(open_split(options, "train"), monitored, test)
+
+
+def augmentation(data: str, chosen: Augmentation) -> Augment:
+    """What 'auto' means for a dataset."""
+    if chosen != "auto":
+        return chosen
+    return "shift" if data in SHIFTED else "crop_flip" if data in CROPPED else "none"
+
+
+def training_loader(options: DataOptions, dataset: Dataset, seed: int, rank: int, world_size: int) -> BatchLoader:
+    """Batches of this process: its share of ``batch_size``."""
+    if options.batch_size % world_size:
+        raise OptionError(f"batch_size must be divisible by the {world_size} devices: got {options.batch_size}")
+    transform = default_transform(
+        options.data, True, augmentation(options.data, options.augment), statistics=dataset.statistics
+    )
+    return BatchLoader(
+        dataset,
+        options.batch_size // world_size,
+        transform=transform,
+        shuffle=True,
+        seed=seed,
+        num_workers=options.workers,
+        rank=rank,
+        world_size=world_size,
+    )
+
+
+def evaluation_loader(
+    dataset: Dataset,
+    *,
+    batch_size: int = EVALUATION_BATCH,
+    statistics: Statistics | None = None,
+    workers: int = 0,
+    rank: int = 0,
+    world_size: int = 1,
+) -> BatchLoader:
+    """Every image once, in order, normalised with ``statistics`` (default: the dataset's own)."""
+    transform = Normalize.by(statistics or dataset.statistics)
+    return BatchLoader(
+        dataset, batch_size, transform=transform, num_workers=workers, rank=rank, world_size=world_size
+    )
+
+
+def build_model(options: ModelOptions, data: DataDescription) -> Network:
+    """The network for these images and classes, with fresh weights."""
+    spec = model_spec(options.model)
+    chosen = decoded(options.override, type(spec.config), f"override of {options.model}")
+    if "input_shape" not in chosen and data.shape != spec.input_shape:
+        chosen["input_shape"] = data.shape
+    chosen.setdefault("num_classes", len(data.classes))
+    try:
+        return create_model(options.model, **chosen)
+    except OptionError as problem:
+        height = "×".join(map(str, data.shape))
+        raise OptionError(f"{options.model} cannot be built for images of {height}: {problem}") from problem

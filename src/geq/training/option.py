@@ -1,0 +1,268 @@
+"""Every option of a training run, in the groups in which ``geq train --help`` shows them.
+
+:class:`TrainOptions` joins the groups, so an option has one flat name everywhere: in Python
+(``TrainOptions(epochs=5)``), on the command line (``--epochs 5``) and in a YAML file (``epochs: 5``).
+The defaults are the quick start: a small GEQ on scikit-learn's digits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_type_hints
+
+from geq.error import CheckedOptions, CheckpointError, OptionError, unknown_name
+from geq.model.config import from_json
+
+Augmentation = Literal["auto", "none", "shift", "crop_flip", "randaugment"]
+Precision = Literal["32", "bf16-mixed", "16-mixed", "64"]
+
+
+def demand(holds: bool, rule: str, came: object) -> None:
+    if not holds:
+        raise OptionError(f"{rule}: got {came}")
+
+
+def check_overrides(name: str, items: tuple[str, ...]) -> None:
+    for item in items:
+        demand("=" in item, f"{name} must look like field=value", repr(item))
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """model
+
+    Args:
+        model: name of the network; 'geq models' lists them.
+        override: fields of its configuration to change, as 'field=value' with the value in JSON; 'geq show
+            NAME' draws the result.
+    """
+
+    model: str = "geq_tiny"
+    override: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        check_overrides("override", self.override)
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """data
+
+    Args:
+        data: name of the dataset.
+        data_override: options of the dataset, as 'option=value' with the value in JSON, such as 'classes=known'.
+        data_root: folder of the datasets; the default is $GEQ_DATA, or the user's cache folder.
+        train_size: train on a stratified subset of so many images; the default is all of them.
+        validation: hold out this share (below 1) or number of training images. Early stopping and tuning
+            look at these only; without them, the test set is measured while training but decides nothing.
+        augment: how training images are varied. 'auto' is 'shift' for digits, 'crop_flip' for CIFAR, 'none' elsewhere.
+        batch_size: images of one optimiser step, over all devices together.
+        workers: processes that load data; 0 is best for datasets in memory.
+    """
+
+    data: str = "digits"
+    data_override: tuple[str, ...] = ()
+    data_root: str | None = None
+    train_size: int | None = None
+    validation: float = 0.0
+    augment: Augmentation = "auto"
+    batch_size: int = 64
+    workers: int = 0
+
+    def check(self) -> None:
+        check_overrides("data_override", self.data_override)
+        demand(self.batch_size >= 1, "batch_size must be at least 1", self.batch_size)
+        demand(self.workers >= 0, "workers must not be negative", self.workers)
+        demand(self.train_size is None or self.train_size >= 1, "train_size must be at least 1", self.train_size)
+        demand(
+            0 <= self.validation and (self.validation < 1 or self.validation == int(self.validation)),
+            "validation must be a share from 0 to 1, or a number of images",
+            self.validation,
+        )
+
+
+@dataclass(frozen=True)
+class OptimizerOptions:
+    """optimiser
+
+    Args:
+        optimizer: 'sgd' with momentum, or 'adamw', which wants a learning rate of about 0.001.
+        learning_rate: largest learning rate.
+        momentum: momentum of sgd.
+        nesterov: Nesterov's form of the momentum.
+        weight_decay: weight decay; never on norms, biases, γ, W_h and the feedback operators.
+        label_smoothing: share of the target that is spread over all classes.
+        clip: largest norm of the gradient; 0 leaves it as it is.
+        ema: decay of an exponential moving average of the weights, such as 0.999, which is then what is
+            evaluated and saved; 0 is none.
+    """
+
+    optimizer: Literal["sgd", "adamw"] = "sgd"
+    learning_rate: float = 0.2
+    momentum: float = 0.9
+    nesterov: bool = True
+    weight_decay: float = 1e-4
+    label_smoothing: float = 0.0
+    clip: float = 5.0
+    ema: float = 0.0
+
+    def check(self) -> None:
+        demand(self.learning_rate > 0, "learning_rate must be above 0", self.learning_rate)
+        demand(0 <= self.momentum < 1, "momentum must be in [0, 1)", self.momentum)
+        demand(
+            not self.nesterov or self.momentum > 0 or self.optimizer != "sgd",
+            "nesterov needs a momentum above 0 (or --nesterov false)",
+            self.momentum,
+        )
+        demand(self.weight_decay >= 0, "weight_decay must not be negative", self.weight_decay)
+        demand(0 <= self.label_smoothing < 1, "label_smoothing must be in [0, 1)", self.label_smoothing)
+        demand(self.clip >= 0, "clip must not be negative", self.clip)
+        demand(0 <= self.ema < 1, "ema must be in [0, 1)", self.ema)
+
+
+@dataclass(frozen=True)
+class ScheduleOptions:
+    """schedule
+
+    Args:
+        epochs: passes over the training set.
+        schedule: how the learning rate falls after the warm-up.
+        warmup_epochs: epochs in which it rises from 0.
+        milestones: where 'step' multiplies it by step_factor, as shares of the run.
+        step_factor: that factor.
+        power: exponent of 'poly'.
+        early_stop: stop after so many epochs without a better validation accuracy, and keep the best weights;
+            needs --validation.
+        evaluate_every: epochs between evaluations.
+    """
+
+    epochs: int = 20
+    schedule: Literal["cosine", "step", "poly", "constant"] = "cosine"
+    warmup_epochs: float = 1.0
+    milestones: tuple[float, ...] = (0.5, 0.75)
+    step_factor: float = 0.1
+    power: float = 0.9
+    early_stop: int | None = None
+    evaluate_every: int = 1
+
+    def check(self) -> None:
+        demand(self.epochs >= 1, "epochs must be at least 1", self.epochs)
+        demand(self.warmup_epochs >= 0, "warmup_epochs must not be negative", self.warmup_epochs)
+        demand(
+            all(0 < share < 1 for share in self.milestones) and list(self.milestones) == sorted(self.milestones),
+            "milestones must be ascending shares between 0 and 1",
+            self.milestones,
+        )
+        demand(self.step_factor > 0 and self.power > 0, "step_factor and power must be above 0", self)
+        demand(self.early_stop is None or self.early_stop >= 1, "early_stop must be at least 1", self.early_stop)
+        demand(self.evaluate_every >= 1, "evaluate_every must be at least 1", self.evaluate_every)
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """run
+
+    Args:
+        name: name of the run's folder; the default is model-data-1, -2 and so on.
+        runs: folder that holds the runs.
+        seed: seed of the weights, the order of the data and the augmentation.
+        checkpoint_steps: save for resuming also after every so many steps, not only after each epoch; 0 is never.
+        unconverged_warning: warn when a larger share of samples than this is not solved to the tolerance.
+        picture: draw the training curves and the attention when the run ends.
+    """
+
+    name: str | None = None
+    runs: str = "runs"
+    seed: int = 0
+    checkpoint_steps: int = 0
+    unconverged_warning: float = 0.05
+    picture: bool = True
+
+    def check(self) -> None:
+        demand(self.seed >= 0, "seed must not be negative", self.seed)
+        demand(self.checkpoint_steps >= 0, "checkpoint_steps must not be negative", self.checkpoint_steps)
+        demand(0 <= self.unconverged_warning <= 1, "unconverged_warning must be in [0, 1]", self.unconverged_warning)
+        demand(
+            self.name is None or (self.name not in ("", ".", "..") and "/" not in self.name and "\\" not in self.name),
+            "name must be the name of one folder (the folder above it is --runs)",
+            repr(self.name),
+        )
+
+
+@dataclass(frozen=True)
+class DeviceOptions:
+    """devices
+
+    Args:
+        accelerator: 'auto' takes a GPU if there is one.
+        devices: devices (or, on the CPU, processes) of each machine.
+        num_nodes: machines; start the same command on each through SLURM, or through torchrun.
+        strategy: how several devices work together; 'auto' is 'ddp' for more than one. 'fsdp' also divides the weights and
+            needs GPUs; such a run cannot be resumed.
+        precision: number format outside the equilibria, which are always solved in at least single precision.
+        sync_batchnorm: one BatchNorm over all GPUs instead of one for each.
+        deterministic: use only algorithms that give the same bits every time; on a GPU this costs speed.
+    """
+
+    accelerator: Literal["auto", "cpu", "gpu", "mps"] = "auto"
+    devices: int = 1
+    num_nodes: int = 1
+    strategy: Literal["auto", "ddp", "fsdp"] = "auto"
+    precision: Precision = "32"
+    sync_batchnorm: bool = False
+    deterministic: bool = False
+
+    def check(self) -> None:
+        demand(self.devices >= 1, "devices must be at least 1", self.devices)
+        demand(self.num_nodes >= 1, "num_nodes must be at least 1", self.num_nodes)
+
+
+GROUPS = (ModelOptions, DataOptions, OptimizerOptions, ScheduleOptions, RunOptions, DeviceOptions)
+"""In the order of ``--help``."""
+
+
+@dataclass(frozen=True)
+class TrainOptions(
+    ModelOptions, DataOptions, OptimizerOptions, ScheduleOptions, RunOptions, DeviceOptions, metaclass=CheckedOptions
+):
+    """All options of a training run.
+
+    >>> TrainOptions(epochs=5).learning_rate
+    0.2
+    >>> TrainOptions(epoch=5)
+    Traceback (most recent call last):
+    geq.error.OptionError: unknown option of TrainOptions 'epoch'; did you mean 'epochs'? (known: ...
+    """
+
+    def __post_init__(self) -> None:
+        for group in GROUPS:
+            group.check(self)
+        demand(
+            self.early_stop is None or self.validation > 0,
+            "early_stop needs validation images, for instance --validation 0.1, so that the test set stays unseen",
+            f"early_stop {self.early_stop} with validation {self.validation}",
+        )
+
+    @property
+    def world_size(self) -> int:
+        return self.devices * self.num_nodes
+
+    def as_mapping(self) -> dict[str, Any]:
+        """Name -> value, with lists for tuples: what a YAML file holds."""
+        values = dataclasses.asdict(self)
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any], where: str = "options") -> TrainOptions:
+        """The inverse, with every value checked; names that are not given keep their default."""
+        hints = get_type_hints(cls)
+        for name in values:
+            if name not in hints:
+                raise unknown_name(f"option in {where}:", name, hints)
+        try:
+            decoded = {name: from_json(hints[name], value, f"{where}: {name}") for name, value in values.items()}
+        except CheckpointError as problem:
+            raise OptionError(str(problem)) from problem
+        return cls(**decoded)

@@ -1,0 +1,22 @@
+"""The YAML files of this folder are named settings for ``geq train --preset NAME``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from geq.error import unknown_name
+
+FOLDER = Path(__file__).parent
+
+
+def list_presets() -> list[str]:
+    """The names of the presets, such as ``paper/geq_cifar10_5m``."""
+    return sorted(path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.yaml"))
+
+
+def preset_path(name: str) -> Path:
+    """The file of a preset; an unknown name is an error that names the nearest one."""
+    known = list_presets()
+    if name not in known:
+        raise unknown_name("preset", name, known)
+    return FOLDER / f"{name}.yaml"

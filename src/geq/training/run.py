@@ -1,0 +1,183 @@
+"""The folder of a run.
+
+    config.yaml        every option
+    environment.json   versions, machine, commit, seed, command
+    data.json          classes, normalisation and image size: what a prediction needs
+    log.jsonl          one line per epoch, and a last one with the result
+    last.ckpt          from where to resume
+    model/             the trained network (config.json, model.safetensors)
+    tensorboard/       the same numbers for TensorBoard
+    picture.png        training curves and attention
+
+Every file is replaced in one step, so a reader (or a crash) never meets half of one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from geq.error import CheckpointError, unknown_name
+from geq.training.durable import explained_write_errors, remove_leftovers, write_durably
+from geq.training.ingredient import DataDescription
+from geq.training.option import TrainOptions
+
+CONFIG, ENVIRONMENT, DATA, LOG, LOCK = "config.yaml", "environment.json", "data.json", "log.jsonl", ".lock"
+State = Literal["finished", "running", "stopped"]
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """One run on disk."""
+
+    path: Path
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.path / "last.ckpt"
+
+    @property
+    def model(self) -> Path:
+        return self.path / "model"
+
+    @property
+    def tensorboard(self) -> Path:
+        return self.path / "tensorboard"
+
+    @property
+    def picture(self) -> Path:
+        return self.path / "picture.png"
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @classmethod
+    def create(cls, options: TrainOptions) -> RunFolder:
+        """A new folder: ``options.name``, or the first free of model-data-1, -2, …"""
+        above = Path(options.runs)
+        with explained_write_errors(above, "Nothing was started."):
+            above.mkdir(parents=True, exist_ok=True)
+            if options.name is not None:
+                path = above / options.name
+                try:
+                    path.mkdir()
+                except FileExistsError:
+                    raise CheckpointError(
+                        f"a new run needs a new name; {path} is there already: continue it with "
+                        f"'geq train --resume {path}', or choose another --name"
+                    ) from None
+                return cls(path)
+            number = 1
+            while True:
+                path = above / f"{options.model}-{options.data}-{number}"
+                try:
+                    path.mkdir()
+                    return cls(path)
+                except FileExistsError:
+                    number += 1
+
+    @classmethod
+    def find(cls, name: str | Path, runs: str | Path = "runs") -> RunFolder:
+        """A run by its path, or by its name in the folder ``runs``."""
+        for path in (Path(name), Path(runs) / name):
+            if (path / CONFIG).is_file():
+                return cls(path)
+        raise unknown_name(f"run (neither a folder with a {CONFIG} nor a name in {runs}/):", str(name), known_runs(runs))
+
+    def describe(self, options: TrainOptions, environment: dict[str, Any], data: DataDescription) -> None:
+        """Write what the run is, before it starts; config.yaml comes last and marks a folder as a run."""
+        import yaml
+
+        self._write_json(ENVIRONMENT, environment)
+        self._write_json(DATA, data.as_mapping())
+        text = yaml.safe_dump(options.as_mapping(), sort_keys=False, allow_unicode=True)
+        write_durably(self.path / CONFIG, text.encode())
+
+    def options(self) -> TrainOptions:
+        import yaml
+
+        path = self.path / CONFIG
+        try:
+            values = yaml.safe_load(path.read_text())
+        except (OSError, yaml.YAMLError) as problem:
+            raise CheckpointError(f"{path} cannot be read: {problem}") from problem
+        if not isinstance(values, dict):
+            raise CheckpointError(f"{path} must map options to values")
+        return TrainOptions.from_mapping(values, str(path))
+
+    def data(self) -> DataDescription:
+        return DataDescription.from_mapping(self._read_json(DATA), str(self.path / DATA))
+
+    def environment(self) -> dict[str, Any]:
+        return self._read_json(ENVIRONMENT)
+
+    def write_log(self, records: list[dict[str, Any]]) -> None:
+        lines = [json.dumps(record, ensure_ascii=False, allow_nan=False) for record in records]
+        write_durably(self.path / LOG, "".join(line + "\n" for line in lines).encode())
+
+    def log(self) -> list[dict[str, Any]]:
+        """The lines of the log; none before the first epoch has ended."""
+        path = self.path / LOG
+        try:
+            return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        except (OSError, ValueError) as problem:
+            raise CheckpointError(f"{path} cannot be read: {problem}") from problem
+
+    def epochs(self) -> list[dict[str, Any]]:
+        return [record for record in self.log() if record["kind"] == "epoch"]
+
+    def result(self) -> dict[str, Any] | None:
+        """The last line of a finished run."""
+        records = self.log()
+        return records[-1] if records and records[-1]["kind"] == "final" else None
+
+    def state(self) -> State:
+        if self.result() is not None:
+            return "finished"
+        try:
+            with self.locked():
+                return "stopped"
+        except CheckpointError:
+            return "running"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Only one process at a time may write a run; the system frees the lock when a process dies."""
+        try:
+            import fcntl
+        except ImportError:  # Windows: no such lock
+            yield
+            return
+        with (self.path / LOCK).open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise CheckpointError(f"another process is writing {self.path}: wait for it, or stop it") from None
+            yield
+
+    def clean(self) -> None:
+        remove_leftovers(self.path)
+
+    def _write_json(self, name: str, value: dict[str, Any]) -> None:
+        write_durably(self.path / name, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
+
+    def _read_json(self, name: str) -> dict[str, Any]:
+        path = self.path / name
+        try:
+            value = json.loads(path.read_text())
+        except (OSError, ValueError) as problem:
+            raise CheckpointError(f"{path} cannot be read: {problem}") from problem
+        if not isinstance(value, dict):
+            raise CheckpointError(f"{path} must hold a JSON object")
+        return value
+
+
+def known_runs(runs: str | Path = "runs") -> list[str]:
+    """Names of the runs in a folder, oldest first."""
+    found = [path for path in Path(runs).glob(f"*/{CONFIG}")]
+    return [path.parent.name for path in sorted(found, key=lambda path: (path.stat().st_mtime_ns, path.parent.name))]

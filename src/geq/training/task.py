@@ -1,0 +1,137 @@
+"""The training loop's one module: what a step computes, and from where in the data it goes on.
+
+:class:`Task` is all that does not depend on what the network predicts; :class:`ClassificationTask` adds the
+loss and the metrics of image classification. Another task (a mask per pixel) overrides the same three methods.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningModule
+from torch import Tensor
+from torch.nn import functional
+
+from geq.data.loader import BatchLoader
+from geq.error import ConvergenceError
+from geq.model.network import Network
+from geq.training.average import WeightAverage
+from geq.training.decay import parameter_groups
+from geq.training.metric import ClassificationMeasures, Measures, SolverMeasures
+from geq.training.option import OptimizerOptions, TrainOptions
+from geq.training.position import Position
+
+
+@dataclass(frozen=True)
+class RestOfEpoch:
+    """The batches of one epoch from a position on, with their number."""
+
+    loader: BatchLoader
+    position: Position
+
+    def __len__(self) -> int:
+        return len(self.loader) - self.position.batch
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.loader.iterate(self.position.epoch, self.position.batch)
+
+
+def build_optimizer(options: OptimizerOptions, model: torch.nn.Module) -> torch.optim.Optimizer:
+    groups = parameter_groups(model, options.weight_decay)
+    if options.optimizer == "adamw":
+        return torch.optim.AdamW(groups, lr=options.learning_rate)
+    return torch.optim.SGD(
+        groups, lr=options.learning_rate, momentum=options.momentum, nesterov=options.nesterov
+    )
+
+
+class Task(LightningModule):
+    """A network, its data, and the position of the run.
+
+    Args:
+        model: the network.
+        options: of the run.
+        training: batches of this process.
+        position: where to go on.
+        optimizer_state: of the run that is resumed.
+    """
+
+    def __init__(
+        self,
+        model: Network,
+        options: TrainOptions,
+        training: BatchLoader,
+        position: Position | None = None,
+        optimizer_state: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.options = options
+        self.training_batches = training
+        self.position = position or Position()
+        self.optimizer_state = optimizer_state
+        self.average = WeightAverage(model, options.ema) if options.ema else None
+        self.epoch_record: dict[str, float] = {}
+        """What the callbacks have measured in this epoch so far; it becomes a line of the log."""
+        self.train_measures = self.new_measures()
+        self.evaluation_measures = self.new_measures()
+        self.evaluation_solver = SolverMeasures()
+
+    @abstractmethod
+    def new_measures(self) -> Measures: ...
+
+    @abstractmethod
+    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def measure(self, measures: Measures, loss: Tensor, outputs: Tensor, labels: Tensor) -> None: ...
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return len(self.training_batches)
+
+    def train_dataloader(self) -> RestOfEpoch:
+        return RestOfEpoch(self.training_batches, self.position)
+
+    def training_step(self, batch: Any, index: int) -> dict[str, Tensor]:
+        images, labels = batch
+        outputs = self.model(images)
+        loss = self.loss(outputs, labels)
+        if not bool(torch.isfinite(loss)):
+            raise ConvergenceError(
+                f"the loss became {float(loss)} in step {self.position.step + 1}: try a lower --learning_rate, a longer "
+                "--warmup_epochs or a smaller --clip"
+            )
+        self.measure(self.train_measures, loss, outputs, labels)
+        return {"loss": loss, "outputs": outputs.detach()}
+
+    def validation_step(self, batch: Any, index: int) -> None:
+        images, labels = batch
+        outputs = self.model(images)
+        self.measure(self.evaluation_measures, functional.cross_entropy(outputs, labels), outputs, labels)
+        self.evaluation_solver.update(self.model, len(labels))
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        optimizer = build_optimizer(self.options, self.model)
+        if self.optimizer_state is not None:
+            optimizer.load_state_dict(self.optimizer_state)
+            self.optimizer_state = None
+        return optimizer
+
+
+class ClassificationTask(Task):
+    """Cross-entropy with label smoothing; accuracy."""
+
+    def new_measures(self) -> ClassificationMeasures:
+        return ClassificationMeasures(self.model.num_classes)
+
+    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        return functional.cross_entropy(outputs, labels, label_smoothing=self.options.label_smoothing)
+
+    def measure(self, measures: Measures, loss: Tensor, outputs: Tensor, labels: Tensor) -> None:
+        assert isinstance(measures, ClassificationMeasures)
+        measures.update(loss, outputs, labels)
