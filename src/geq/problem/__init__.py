@@ -23,6 +23,7 @@ __all__ = [
     "LearnedGamma",
     "Linear",
     "LinearMap",
+    "MonotoneWellPosedness",
     "NoNorm",
     "NoPenalty",
     "NonNegative",

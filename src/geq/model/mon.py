@@ -1,0 +1,137 @@
+"""monDEQ, the monotone operator equilibrium network with a single convolution (Winston and Kolter 2020).
+
+    image → equilibrium z = ReLU(Wz + Ux + b) → 4×4 average pooling → linear
+
+W = (1 − m)I − AᵀA + B − Bᵀ has exactly one equilibrium by construction; see :mod:`geq.model.mon_cell` for the
+operator, the two splittings and where they differ from the authors'. 81 and 200 channels give the 172,218
+and 853,612 parameters of the paper's table. There is no norm and no stem, as in the paper.
+
+Solved by Anderson on the splitting's map, which contracts by itself; differentiated implicitly on the same
+map (the adjoint contracts like it), to the tolerance ``gradient_tol``. With m = 1 and g = h = 1, as in the
+paper, ‖W‖ is 0.2 to 0.6 at the start.
+
+Initialisation: kernels of A and B Gaussian (only their direction matters), g = h = 1; U and the head as
+PyTorch does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from geq.equilibrium import Equilibrium
+from geq.error import InputError, OptionError
+from geq.gradient import Implicit
+from geq.model.config import NetworkConfig
+from geq.model.mon_cell import ForwardBackwardCell, MonotoneCell, PeacemanRachfordCell
+from geq.model.network import Network
+from geq.model.registry import ModelSpec, register
+from geq.solver import Anderson
+
+SPLITTINGS: dict[str, type[MonotoneCell]] = {
+    "forward_backward": ForwardBackwardCell,
+    "peaceman_rachford": PeacemanRachfordCell,
+}
+
+
+@dataclass(frozen=True)
+class MonConfig(NetworkConfig):
+    """Args:
+    channels: of the state.
+    splitting: the map that is iterated; both have the same equilibrium. Peaceman–Rachford needs fewer
+        steps (it slows down with ‖I − W‖/m, forward-backward with its square) and one inverse per frequency.
+    monotonicity: m, above 0.
+    step: α of the splitting; None for its own rule.
+    pool: side of the averaged squares before the linear head.
+    tol, max_steps, memory: of the Anderson solver.
+    gradient_tol, gradient_steps: tolerance and most products of the adjoint system.
+    """
+
+    channels: int = field(kw_only=True)
+    splitting: Literal["forward_backward", "peaceman_rachford"] = field(
+        default="peaceman_rachford", kw_only=True
+    )
+    monotonicity: float = field(default=1.0, kw_only=True)
+    step: float | None = field(default=None, kw_only=True)
+    pool: int = field(default=4, kw_only=True)
+    tol: float = field(default=1e-4, kw_only=True)
+    max_steps: int = field(default=100, kw_only=True)
+    memory: int = field(default=5, kw_only=True)
+    gradient_tol: float = field(default=1e-4, kw_only=True)
+    gradient_steps: int = field(default=100, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.channels < 1:
+            raise OptionError(f"channels must be positive; got {self.channels}")
+        if not 1 <= self.pool <= min(self.input_shape[1:]):
+            raise OptionError(f"pool must lie between 1 and the side of the image; got {self.pool}")
+
+
+class Mon(Network):
+    """One monotone equilibrium on the pixels and a linear head.
+
+    The head reads every pooled position, so images must have exactly ``input_shape``.
+
+    >>> import torch
+    >>> from geq.model.registry import create_model
+    >>> model = create_model("mon_tiny", splitting="forward_backward")
+    >>> model(torch.zeros(2, 1, 8, 8)).shape
+    torch.Size([2, 10])
+    >>> model.well_posedness()["equilibrium"].unique
+    True
+    """
+
+    family = "mon"
+    config_class = MonConfig
+    config: MonConfig
+
+    def __init__(self, config: MonConfig) -> None:
+        super().__init__(config)
+        in_channels, height, width = config.input_shape
+        splitting = SPLITTINGS[config.splitting]
+        self.equilibrium = Equilibrium(
+            splitting(in_channels, config.channels, config.monotonicity, config.step),
+            Anderson(config.memory),
+            Implicit(config.gradient_tol, config.gradient_steps),
+            config.tol,
+            config.max_steps,
+        )
+        positions = (height // config.pool) * (width // config.pool)
+        self.head = nn.Linear(config.channels * positions, config.num_classes)
+
+    def check_input(self, x: Tensor) -> None:
+        super().check_input(x)
+        if tuple(x.shape[1:]) != self.input_shape:
+            height, width = self.input_shape[1:]
+            raise InputError(
+                f"the linear head of monDEQ reads every position: images must be {height}×{width}; "
+                f"got {tuple(x.shape[2:])}; build the model with input_shape={tuple(x.shape[1:])}"
+            )
+
+    def multiply_adds(self) -> int:
+        """Of one evaluation of the splitting, four to a complex one; Fourier transforms are not counted."""
+        return 4 * super().multiply_adds()
+
+    def forward(self, x: Float[Tensor, "batch channel height width"]) -> Float[Tensor, "batch classes"]:
+        self.check_input(x)
+        cell = self.equilibrium.cell
+        assert isinstance(cell, MonotoneCell)
+        z = cell.read(self.equilibrium(x))
+        return self.head(F.avg_pool2d(z, self.config.pool).flatten(1))
+
+
+CIFAR, DIGITS = (3, 32, 32), (1, 8, 8)
+_SOURCE = "Winston and Kolter 2020"
+
+register(
+    ModelSpec("mon_cifar_172k", Mon, MonConfig(CIFAR, channels=81), "OptEq table 4", "CIFAR-10 74.1; 172k"),
+    ModelSpec("mon_cifar_854k", Mon, MonConfig(CIFAR, channels=200), "OptEq table 4", "CIFAR-10 82.5; 854k"),
+    ModelSpec("mon_tiny", Mon, MonConfig(DIGITS, channels=32), _SOURCE),
+    ModelSpec("mon_small", Mon, MonConfig(CIFAR, channels=37), _SOURCE),
+    ModelSpec("mon_small_200k", Mon, MonConfig(CIFAR, channels=88), _SOURCE),
+)

@@ -1,0 +1,264 @@
+"""monDEQ: the operator against dense matrices and plain convolutions, both splittings against each other."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from geq.equilibrium import Equilibrium
+from geq.error import GeqError, InputError, OptionError
+from geq.gradient import Implicit
+from geq.model.mon import Mon
+from geq.model.mon_cell import ForwardBackwardCell, MonotoneCell, PeacemanRachfordCell, prox
+from geq.model.mon_operator import apply_symbol, norm_upper_bound, symbol
+from geq.model.registry import create_model
+from geq.problem import MonotoneWellPosedness
+
+CELLS = [ForwardBackwardCell, PeacemanRachfordCell]
+SIZE = (5, 6)
+"""Of the state's map; the image is two pixels smaller on each axis."""
+
+
+def make(kind: type[MonotoneCell], gain: float = 1.0, m: float = 0.5, channels: int = 3) -> MonotoneCell:
+    """A cell with strong feedback: ‖W‖ is far above 1."""
+    cell = kind(2, channels, monotonicity=m).double()
+    with torch.no_grad():
+        cell.symmetric_gain.fill_(gain)
+        cell.skew_gain.fill_(-gain)
+    return cell
+
+
+def images(batch: int = 2) -> Tensor:
+    return torch.randn(batch, 2, SIZE[0] - 2, SIZE[1] - 2, dtype=torch.float64)
+
+
+def solve(cell: MonotoneCell, x: Tensor) -> Tensor:
+    """z with its border, to 1e-12."""
+    layer = Equilibrium(cell, tol=1e-12, max_steps=2000).eval()
+    with torch.no_grad():
+        return prox(layer(x))
+
+
+def feedback(cell: MonotoneCell, z: Tensor) -> Tensor:
+    """Wz from convolutions on the map itself, with no Fourier transform."""
+
+    def circular(z: Tensor, kernel: Tensor) -> Tensor:
+        return F.conv2d(F.pad(z, (1, 1, 1, 1), mode="circular"), kernel)
+
+    a = cell.symmetric_gain * cell.symmetric / cell.symmetric.norm()
+    b = cell.skew_gain * cell.skew / cell.skew.norm()
+    a_adjoint, b_adjoint = (k.transpose(0, 1).flip(2, 3) for k in (a, b))
+    m = cell.monotonicity
+    return (1 - m) * z - circular(circular(z, a), a_adjoint) + circular(z, b) - circular(z, b_adjoint)
+
+
+def assembled(operator: Tensor, channels: int = 3) -> Tensor:
+    """The dense matrix of an operator, column by column."""
+    size = channels * SIZE[0] * SIZE[1]
+    units = torch.eye(size, dtype=torch.float64).view(size, channels, *SIZE)
+    return apply_symbol(operator, units).flatten(1).T
+
+
+@pytest.mark.parametrize("side", [1, 3, 5])
+def test_a_symbol_is_the_circular_convolution_and_its_conjugate_the_adjoint(side: int) -> None:
+    kernel = torch.randn(3, 3, side, side, dtype=torch.float64)
+    z, y = torch.randn(2, 4, 3, *SIZE, dtype=torch.float64)
+    operator = symbol(kernel, *SIZE)
+    pad = side // 2
+    expected = F.conv2d(F.pad(z, (pad,) * 4, mode="circular") if pad else z, kernel)
+    torch.testing.assert_close(apply_symbol(operator, z), expected)
+    torch.testing.assert_close(
+        (apply_symbol(operator, z) * y).sum(), (z * apply_symbol(operator.mH.contiguous(), y)).sum()
+    )
+
+
+def test_the_norm_bound_is_above_the_norm_and_near_it() -> None:
+    for scale in (1e-12, 1.0, 1e12):
+        operator = scale * symbol(torch.randn(3, 3, 3, 3, dtype=torch.float64), *SIZE)
+        true = torch.linalg.matrix_norm(assembled(operator), 2)
+        bound = norm_upper_bound(operator)
+        assert true * (1 - 1e-12) <= bound <= 3 ** (1 / 32) * true * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_the_operator_is_what_its_formula_says(kind: type[MonotoneCell]) -> None:
+    cell = make(kind)
+    z = torch.randn(2, 3, *SIZE, dtype=torch.float64)
+    operator = cell.monotone_operator(*SIZE)
+    torch.testing.assert_close(z - apply_symbol(operator, z), feedback(cell, z))
+
+
+@pytest.mark.parametrize("m", [0.05, 1.0])
+def test_uniqueness_condition_by_eigenvalues(m: float) -> None:
+    cell = make(ForwardBackwardCell, gain=4.0, m=m)
+    matrix = assembled(cell.monotone_operator(*SIZE))
+    lowest = torch.linalg.eigvalsh((matrix + matrix.T) / 2).min().item()
+    assert lowest >= m - 1e-12
+    assert torch.linalg.matrix_norm(torch.eye(len(matrix)) - matrix, 2) > 1, "else the norm alone would do"
+
+
+def test_the_resolvent_inverts() -> None:
+    cell = make(PeacemanRachfordCell)
+    cell.step = 0.7
+    operator = cell.monotone_operator(*SIZE)
+    drive = torch.randn(1, 3, *SIZE, dtype=torch.float64)
+    context = cell.split(operator, drive)
+    resolvent = (assembled(context.linear) + torch.eye(3 * SIZE[0] * SIZE[1])) / 2
+    expected = torch.linalg.inv(torch.eye(len(resolvent)) + 0.7 * assembled(operator))
+    torch.testing.assert_close(resolvent, expected)
+    torch.testing.assert_close(context.constant.flatten(), 2 * 0.7 * expected @ drive.flatten())
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_each_splitting_contracts_by_its_rate(kind: type[MonotoneCell]) -> None:
+    cell = make(kind)
+    lipschitz = norm_upper_bound(cell.monotone_operator(*SIZE)).item()
+    ratio = cell.monotonicity / lipschitz
+    rate = (1 - ratio**2) ** 0.5 if kind is ForwardBackwardCell else (1 - ratio) ** 0.5
+    map_ = cell.at(cell.inject(images(1)))
+    for _ in range(20):
+        a, b = torch.randn(2, 1, 3, *SIZE, dtype=torch.float64)
+        assert (map_(a) - map_(b)).norm() <= (rate + 1e-12) * (a - b).norm()
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_the_fixed_point_solves_the_equation(kind: type[MonotoneCell]) -> None:
+    cell, x = make(kind), images()
+    z = solve(cell, x)
+    drive = F.conv2d(x, cell.injection.weight, cell.injection.bias, padding=2)
+    image = (feedback(cell, z) + drive).relu()
+    inside = (..., slice(1, -1), slice(1, -1))
+    assert (image - z)[inside].norm() <= 1e-9 * z.norm()
+    assert z.norm() > 0.1
+    border = z.clone()
+    border[inside] = 0
+    assert border.abs().max() == 0
+    # Hence nothing wraps around: W acts as the zero-padded convolution.
+    a = cell.symmetric_gain * cell.symmetric / cell.symmetric.norm()
+    wrapped = F.conv2d(F.pad(z, (1, 1, 1, 1), mode="circular"), a)
+    torch.testing.assert_close(wrapped, F.conv2d(z, a, padding=1))
+
+
+def test_both_splittings_and_every_step_find_the_same_point() -> None:
+    forward_backward, x = make(ForwardBackwardCell), images()
+    expected = solve(forward_backward, x)
+    for step in (None, 0.05, 2.0):
+        peaceman_rachford = make(PeacemanRachfordCell)
+        peaceman_rachford.load_state_dict(forward_backward.state_dict())
+        peaceman_rachford.step = step
+        assert (solve(peaceman_rachford, x) - expected).abs().max() <= 1e-8
+    start = torch.randn_like(expected)
+    other = Equilibrium(forward_backward, tol=1e-12, max_steps=2000).eval().solve(x, z0=start).value
+    assert (other - expected).abs().max() <= 1e-8
+
+
+def test_both_splittings_have_the_same_gradient() -> None:
+    x = images().requires_grad_()
+    found = []
+    cells = [make(kind) for kind in CELLS]
+    cells[1].load_state_dict(cells[0].state_dict())
+    weights = torch.randn(2, 3, 3, 4, dtype=torch.float64)
+    for cell in cells:
+        layer = Equilibrium(cell, gradient=Implicit(tol=1e-12, max_steps=2000), tol=1e-12, max_steps=2000)
+        loss = (cell.read(layer(x)) * weights).sum()
+        found.append(torch.autograd.grad(loss, [x, *cell.parameters()]))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_gradients_against_finite_differences(kind: type[MonotoneCell]) -> None:
+    cell, x = make(kind, channels=2), images()
+    layer = Equilibrium(cell, gradient=Implicit(tol=1e-11, max_steps=500), tol=1e-11, max_steps=500)
+    names, values = zip(*cell.named_parameters(), strict=True)
+
+    def output(x: Tensor, *values: Tensor) -> Tensor:
+        named = {f"cell.{name}": value for name, value in zip(names, values, strict=True)}
+        return cell.read(torch.func.functional_call(layer, named, (x,)))
+
+    inputs = [x.requires_grad_(), *[v.detach().clone().requires_grad_() for v in values]]
+    assert torch.autograd.gradcheck(output, inputs, eps=1e-5, atol=1e-5, fast_mode=True)
+
+
+def test_certificate() -> None:
+    cell = make(ForwardBackwardCell)
+    before = cell.well_posedness()
+    matrix = assembled(cell.monotone_operator(*SIZE))
+    solve(cell, images())
+    after = cell.well_posedness()
+    identity = torch.eye(len(matrix), dtype=torch.float64)
+    for found in (before, after):
+        assert found.monotonicity == 0.5
+        assert found.unique
+        assert not found.contraction
+        assert found.lipschitz >= torch.linalg.matrix_norm(matrix, 2) - 1e-9
+        assert found.feedback_norm >= torch.linalg.matrix_norm(identity - matrix, 2) - 1e-9
+        assert found.largest_step == pytest.approx(1.0 / found.lipschitz**2)
+    assert after.lipschitz < before.lipschitz, "the size of the map is known by then"
+    assert "one equilibrium" in str(after)
+    assert not MonotoneWellPosedness(1.0, monotonicity=0.0, lipschitz=1.0).unique
+    assert make(ForwardBackwardCell, gain=0.05, m=1.0).well_posedness().contraction
+
+
+def test_parameters_are_those_of_the_paper() -> None:
+    with torch.device("meta"):
+        assert create_model("mon_cifar_172k").parameter_count() == 172_218
+        assert create_model("mon_cifar_854k").parameter_count() == 853_612
+
+
+def train(model: Mon, x: Tensor, steps: int, lr: float = 0.1) -> None:
+    labels = torch.arange(len(x)) % 10
+    optimiser = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
+    model.train()
+    for _ in range(steps):
+        optimiser.zero_grad()
+        F.cross_entropy(model(x), labels).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
+        optimiser.step()
+
+
+@pytest.mark.parametrize("splitting", ["forward_backward", "peaceman_rachford"])
+def test_converges_at_the_start_and_after_training(splitting: str) -> None:
+    model = create_model("mon_tiny", splitting=splitting)
+    assert isinstance(model, Mon)
+    x = torch.randn(8, 1, 8, 8)
+    model.eval()(x)
+    assert model.solutions()["equilibrium"].steps_max <= 10
+    train(model, x, 20)
+    with torch.no_grad():
+        logits = model.eval()(x)
+    report = model.solutions()["equilibrium"]
+    assert report.converged == 1.0
+    assert report.residual_max <= 1e-4
+    assert report.steps_max <= 40
+    assert F.cross_entropy(logits, torch.arange(8)) < 1.5, "it learns, from 2.3"
+
+
+def test_a_network_says_what_it_is() -> None:
+    model = create_model("mon_tiny")
+    x = torch.randn(2, 1, 8, 8)
+    model(x)
+    with pytest.raises(GeqError, match="has no energy"):
+        model.energy(x)
+    assert model.well_posedness()["equilibrium"].unique
+    # 10 × (10/2 + 1) frequencies, of a 32×32 complex matrix each.
+    assert model.multiply_adds() == 4 * 60 * 32 * 32
+    with pytest.raises(InputError, match=r"images must be 8×8.*input_shape=\(1, 12, 8\)"):
+        model(torch.randn(2, 1, 12, 8))
+
+
+def test_a_half_precision_module_solves_in_single() -> None:
+    model = create_model("mon_tiny").bfloat16().eval()
+    with torch.no_grad():
+        assert model(torch.randn(2, 1, 8, 8).bfloat16()).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"channels": 0}, {"pool": 9}, {"monotonicity": 0.0}, {"step": -1.0}],
+)
+def test_impossible_options_are_refused(options: dict) -> None:
+    with pytest.raises(OptionError):
+        create_model("mon_tiny", **options)
