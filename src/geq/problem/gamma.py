@@ -150,8 +150,8 @@ class PaperGamma(RunningScale):
         return f"target={self.target}, per={self.per!r}, through={self.through}"
 
 
-def as_gamma_rule(gamma: float | GammaRule | None) -> GammaRule:
+def as_gamma_rule(gamma: float | int | GammaRule | None) -> GammaRule:
     """A number is a fixed γ, None the default rule."""
     if gamma is None:
         return LearnedGamma()
-    return gamma if isinstance(gamma, GammaRule) else FixedGamma(gamma)
+    return gamma if isinstance(gamma, GammaRule) else FixedGamma(float(gamma))

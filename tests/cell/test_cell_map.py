@@ -1,0 +1,118 @@
+"""Closed form = derived cell = stationary map of the energy, for every kernel."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+import geq
+import hidden_problems
+from geq.cell import ProximalMap
+from hidden_problems import CASES, vectors
+
+PENALTIES = [geq.NonNegative(), geq.Box(-0.1, 0.2), geq.L1(0.1), geq.ElasticNet(0.1, 0.5), geq.NoPenalty()]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_closed_form_equals_derived_equals_energy(case: str) -> None:
+    build, data = CASES[case]
+    problem, x = build(), data()
+    closed, derived = geq.ClosedFormCell(problem), geq.DerivedCell(problem)
+    c = problem.inject(x)
+    z = torch.rand_like(problem.initial_state(c))  # feasible: the energy is finite
+    image = closed(z, c)
+    assert image.abs().max().item() > 1e-3
+    torch.testing.assert_close(image, derived(z, c), rtol=1e-10, atol=1e-12)
+
+    z.requires_grad_()
+    (slope,) = torch.autograd.grad(problem.energy(z, c).sum(), z)
+    torch.testing.assert_close(image, (z - slope).clamp_min(0), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if "polynomial-literal" not in case])
+def test_equilibrium_is_a_stationary_point_of_the_energy(case: str) -> None:
+    """Karush–Kuhn–Tucker: no slope where z > 0, none downwards where z = 0."""
+    build, data = CASES[case]
+    problem, x = build(), data()
+    layer = geq.Equilibrium(problem, tol=1e-12, max_steps=1000).eval()
+    z = layer.solve(x).value.clamp_min(0).requires_grad_()
+    (slope,) = torch.autograd.grad(problem.energy(z, problem.inject(x)).sum(), z)
+    free = z > 1e-9
+    assert bool(free.any())
+    assert float(slope[free].abs().max()) < 1e-9
+    assert bool((slope[~free] > -1e-9).all())
+
+
+def test_literal_polynomial_has_a_dead_equilibrium() -> None:
+    """Why the default has an offset: the printed kernel stays at z = 0 with no gradient at all."""
+    layer = geq.Equilibrium(hidden_problems.dense("polynomial-literal")).eval()
+    x = vectors().requires_grad_()
+    z = layer(x)
+    assert not z.any()
+    assert not torch.autograd.grad(z.sum(), x)[0].any()
+
+
+@pytest.mark.parametrize("penalty", PENALTIES, ids=lambda p: type(p).__name__)
+def test_every_penalty_makes_a_cell(penalty: geq.Penalty) -> None:
+    problem, x = hidden_problems.dense("gaussian", penalty=penalty), vectors()
+    c = problem.inject(x)
+    z = torch.randn_like(problem.initial_state(c))
+    s = z - problem.gradient(z, c)
+    for cell in (geq.ClosedFormCell(problem), geq.DerivedCell(problem)):
+        torch.testing.assert_close(cell(z, c), penalty.prox(s))
+
+
+@pytest.mark.parametrize("step", [0.3, 1.0, 1.7])
+@pytest.mark.parametrize("penalty", PENALTIES, ids=lambda p: type(p).__name__)
+def test_step_keeps_the_fixed_point(penalty: geq.Penalty, step: float) -> None:
+    problem, x = hidden_problems.dense("gaussian", penalty=penalty), vectors()
+    layer = geq.Equilibrium(problem, tol=1e-13, max_steps=500).eval()
+    fn = layer.cell.at(problem.inject(x))
+    assert isinstance(fn, ProximalMap)
+    z = layer.solve(x).value
+    torch.testing.assert_close(fn.with_step(step)(z), z, rtol=1e-10, atol=1e-12)
+    elsewhere = torch.randn_like(z)
+    if step == 1:
+        torch.testing.assert_close(fn.with_step(1.0)(elsewhere), fn(elsewhere))
+    moved = penalty.prox(elsewhere - step * problem.gradient(elsewhere, problem.inject(x)), step)
+    torch.testing.assert_close(fn.with_step(step)(elsewhere), elsewhere + (moved - elsewhere) / step)
+
+
+def test_step_must_be_positive() -> None:
+    problem = hidden_problems.dense()
+    with pytest.raises(geq.OptionError, match="step must be positive: got 0"):
+        geq.ClosedFormCell(problem).at(problem.inject(vectors())).with_step(0.0)
+
+
+@pytest.mark.parametrize("cell", [geq.ClosedFormCell, geq.DerivedCell])
+def test_linearisation_is_the_jacobian(cell: type[geq.Cell]) -> None:
+    """T' = D·H with the diagonal D and the symmetric H, against autograd."""
+    problem, x = hidden_problems.dense("gaussian"), vectors(1)
+    fn = cell(problem).at(problem.inject(x))
+    z = torch.randn(1, hidden_problems.STATE, dtype=torch.float64)
+    s, image, slope = fn.split(z.requires_grad_())
+
+    def attraction(state: Tensor) -> Tensor:
+        return fn.linearise(state)[0]
+
+    H = torch.autograd.functional.jacobian(attraction, z)[0, :, 0]
+    J = torch.autograd.functional.jacobian(fn, z)[0, :, 0]
+    torch.testing.assert_close(H, H.T)
+    torch.testing.assert_close(slope.T * H, J)
+    torch.testing.assert_close(image, fn(z))
+    assert s.requires_grad
+    assert not slope.requires_grad
+
+
+def test_cell_of_ones_own() -> None:
+    class Affine(geq.Cell):
+        def forward(self, z: Tensor, c: Tensor) -> Tensor:
+            return 0.5 * z + c
+
+    cell = Affine()
+    x = vectors()
+    assert cell.inject(x) is x
+    assert not cell.initial_state(x).any()
+    torch.testing.assert_close(cell.at(x)(x), 1.5 * x)
+    torch.testing.assert_close(geq.Equilibrium(cell, tol=1e-12)(x), 2 * x)

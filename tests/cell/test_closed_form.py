@@ -1,0 +1,141 @@
+"""The fast paths are nothing but faster: the equation in the features, and derivatives in closed form."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+import geq
+import hidden_problems
+from geq.cell import ClosedFormCell, ProximalMap
+from geq.gradient.base import AutogradLinearisation
+
+CONV = ["linear", "gaussian", "gaussian-learned", "gaussian-paper", "gaussian-zero", *hidden_problems.PATCHED]
+DENSE = ["linear", "gaussian", "gaussian-learned", "gaussian-paper", "gaussian-zero"]
+CASES = [("dense", kernel, "") for kernel in DENSE] + [
+    ("conv", kernel, padding) for kernel in CONV for padding in hidden_problems.PADDINGS
+]
+
+
+def problem_and_input(kind: str, kernel: str, padding: str) -> tuple[geq.HiddenProblem, Tensor]:
+    torch.manual_seed(1)
+    if kind == "dense":
+        return hidden_problems.dense(kernel), torch.randn(3, hidden_problems.INPUTS, dtype=torch.float64)
+    shape = (3, hidden_problems.CHANNELS_IN, hidden_problems.SIDE, hidden_problems.SIDE)
+    return hidden_problems.conv(kernel, padding), torch.randn(shape, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["compiled", "plain"])
+@pytest.mark.parametrize("kind, kernel, padding", CASES)
+def test_closed_derivatives_equal_autograd(
+    kind: str, kernel: str, padding: str, plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if plain:
+        monkeypatch.setattr("geq.problem.patch_kernel.load", lambda: None)
+    problem, x = problem_and_input(kind, kernel, padding)
+    x.requires_grad_()
+    c = problem.inject(x)
+    fn = ClosedFormCell(problem).at(c)
+    z = torch.rand_like(problem.initial_state(c))
+    closed, reference = fn.linearise(z), AutogradLinearisation(fn, z)
+    assert closed is not None
+    u = torch.randn_like(z)
+    with torch.no_grad():
+        torch.testing.assert_close(closed.slope, reference.slope)
+        torch.testing.assert_close(closed.hessian(u), reference.hessian(u))
+        torch.testing.assert_close(closed.transposed_jacobian(u), reference.transposed_jacobian(u))
+        pulled = closed.pull_back(u)
+    wanted = torch.autograd.grad(
+        reference.image, closed.inputs, u, retain_graph=True, allow_unused=True, materialize_grads=True
+    )
+    for got, expected, tensor in zip(pulled, wanted, closed.inputs, strict=True):
+        if tensor.requires_grad:
+            torch.testing.assert_close(got, expected)
+
+
+def wide(similarity: geq.Similarity, norm: geq.NormRule | None = None) -> geq.HiddenProblem:
+    """A state with more channels than the features, so that the smaller equation pays."""
+    target = 4 if similarity.acts_on == "features" else 12
+    W, U = geq.Conv2d(12, 4, norm=norm), geq.Conv2d(3, target, bias=True)
+    return geq.HiddenProblem(similarity, W, U).double()
+
+
+SIMILARITIES = {
+    "linear": geq.Linear,
+    "gaussian": lambda: geq.Gaussian(gamma=0.01),
+    "patch": lambda: geq.PatchGaussian(2, 4, 16),
+}
+
+
+def map_of(problem: geq.HiddenProblem, x: Tensor) -> ProximalMap:
+    return ClosedFormCell(problem).at(problem.inject(x))
+
+
+@pytest.mark.parametrize("kernel", SIMILARITIES)
+@pytest.mark.parametrize("bound", [0.5, 0.95, 1.4])
+def test_solving_in_the_features_finds_the_state(kernel: str, bound: float) -> None:
+    if kernel == "linear" and bound > 1:
+        pytest.skip("the linear kernel has no equilibrium beyond norm 1")
+    problem = wide(SIMILARITIES[kernel](), geq.OperatorNorm(bound)).eval()
+    x = torch.randn(5, 3, 6, 6, dtype=torch.float64)
+    layer = geq.Equilibrium(problem, tol=1e-11, max_steps=300).eval()
+    fn = map_of(problem, x)
+    assert fn.features() is not None
+    with torch.no_grad():
+        found = layer.solve(x).value
+        plain = geq.fixed_point(fn, torch.zeros_like(found), geq.Anderson(), tol=1e-11, max_steps=300).value
+    torch.testing.assert_close(found, plain, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("kernel", SIMILARITIES)
+@pytest.mark.parametrize("tol", [1e-1, 1e-2, 1e-4])
+@pytest.mark.parametrize("bound", [0.95, 1.4])
+def test_tolerance_holds_for_the_state(kernel: str, tol: float, bound: float) -> None:
+    """‖T(z) − z‖ ≤ tol‖T(z)‖ is what was promised, in whichever space the solver worked."""
+    if kernel == "linear" and bound > 1:
+        pytest.skip("the linear kernel has no equilibrium beyond norm 1")
+    for seed in range(5):
+        torch.manual_seed(seed)
+        problem = wide(SIMILARITIES[kernel](), geq.OperatorNorm(bound)).eval()
+        x = 3 * torch.randn(4, 3, 6, 6, dtype=torch.float64)
+        layer = geq.Equilibrium(problem, tol=tol, max_steps=300).eval()
+        with torch.no_grad():
+            z = layer.solve(x).value
+            image = map_of(problem, x)(z)
+        residual = (image - z).flatten(1).norm(dim=1) / image.flatten(1).norm(dim=1)
+        assert (residual <= tol * (1 + tol)).all()
+
+
+def test_features_are_not_used_where_they_prove_nothing() -> None:
+    x = torch.randn(2, 3, 6, 6, dtype=torch.float64)
+    assert map_of(wide(geq.Linear(), geq.WeightNorm()), x).features() is None
+    assert map_of(wide(geq.Polynomial(2)), x).features() is None
+    assert map_of(wide(hidden_problems.InverseMultiquadric()), x).features() is None
+    narrow = geq.HiddenProblem(geq.Linear(), geq.Conv2d(4, 12), geq.Conv2d(3, 4)).double()
+    assert map_of(narrow, x).features() is None
+
+
+def test_a_subclass_with_its_own_score_is_left_alone() -> None:
+    class Shifted(geq.HiddenProblem):
+        def score(self, z: Tensor, c: object) -> Tensor:
+            return super().score(z, c) + z.flatten(1).sum(1)
+
+    problem = Shifted(geq.Linear(), geq.Dense(6, 4), geq.Dense(3, 6)).double()
+    x = torch.randn(2, 3, dtype=torch.float64)
+    fn = ClosedFormCell(problem).at(problem.inject(x))
+    assert fn.features() is None
+    assert fn.linearise(problem.initial_state(problem.inject(x))) is None
+
+
+@pytest.mark.parametrize("kernel", SIMILARITIES)
+def test_gradient_of_the_fast_path_by_finite_differences(kernel: str) -> None:
+    problem = wide(SIMILARITIES[kernel]()).eval()
+    layer = geq.Equilibrium(problem, tol=1e-12, max_steps=200, gradient=geq.Implicit(tol=1e-12)).eval()
+    x = torch.randn(2, 3, 4, 4, dtype=torch.float64, requires_grad=True)
+    names, values = zip(*[(n, p.detach().requires_grad_()) for n, p in layer.named_parameters()], strict=True)
+
+    def run(x: Tensor, *parameters: Tensor) -> Tensor:
+        return torch.func.functional_call(layer, dict(zip(names, parameters, strict=True)), (x,))
+
+    assert torch.autograd.gradcheck(run, (x, *values), eps=1e-6, atol=1e-6)

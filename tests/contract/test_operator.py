@@ -1,0 +1,183 @@
+"""Every operator: exact adjoint, the effective weight, and norms against the assembled matrix."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+import geq
+from hidden_problems import convolve, convolve_back, matrix_of
+
+NORMS = {
+    "none": geq.NoNorm,
+    "weight": geq.WeightNorm,
+    "operator": lambda: geq.OperatorNorm(0.8),
+    "role": lambda: None,
+}
+KERNELS = [1, 3, 5]
+
+
+def operators() -> dict[str, tuple[geq.Dense | geq.Conv2d, tuple[int, ...], tuple[int, ...]]]:
+    """name -> (operator, shape of an argument, shape of a value)."""
+    torch.manual_seed(0)
+    found: dict[str, tuple[geq.Dense | geq.Conv2d, tuple[int, ...], tuple[int, ...]]] = {}
+    for name, norm in NORMS.items():
+        found[f"dense-{name}"] = (geq.Dense(6, 4, norm=norm()), (6,), (4,))
+        for padding in ("zeros", "circular"):
+            for kernel in KERNELS:
+                operator = geq.Conv2d(3, 2, kernel, padding, norm=norm())
+                found[f"conv{kernel}-{padding}-{name}"] = (operator, (3, 5, 6), (2, 5, 6))
+    for operator, _, _ in found.values():
+        with torch.no_grad():
+            operator.raw_weight.mul_(2.0)  # so that a bound has something to do
+        operator.double().eval()
+    return found
+
+
+OPERATORS = operators()
+each = pytest.mark.parametrize("name", OPERATORS)
+
+
+def pair(name: str) -> tuple[geq.Dense | geq.Conv2d, Tensor, Tensor]:
+    operator, argument, value = OPERATORS[name]
+    z = torch.randn(3, *argument, dtype=torch.float64)
+    y = torch.randn(3, *value, dtype=torch.float64)
+    return operator, z, y
+
+
+@each
+def test_adjoint_identity(name: str) -> None:
+    """⟨Az, y⟩ = ⟨z, Aᵀy⟩, sample by sample."""
+    operator, z, y = pair(name)
+    left = (operator(z) * y).flatten(1).sum(1)
+    right = (z * operator.adjoint(y)).flatten(1).sum(1)
+    torch.testing.assert_close(left, right)
+
+
+@each
+def test_adjoint_is_the_transposed_matrix(name: str) -> None:
+    operator, argument, value = OPERATORS[name]
+    matrix = matrix_of(operator, argument)
+    torch.testing.assert_close(matrix_of(operator.adjoint, value), matrix.T)
+
+
+@each
+def test_weight_is_what_is_applied(name: str) -> None:
+    operator, z, y = pair(name)
+    value, back = operator(z), operator.adjoint(y)
+    if isinstance(operator, geq.Dense):
+        torch.testing.assert_close(value, torch.einsum("oi,bi->bo", operator.weight, z))
+        torch.testing.assert_close(back, torch.einsum("oi,bo->bi", operator.weight, y))
+    else:
+        torch.testing.assert_close(value, convolve(z, operator.weight, None, operator.padding))
+        torch.testing.assert_close(back, convolve_back(y, operator.weight, operator.padding))
+
+
+@each
+def test_norm_upper_bound_is_one(name: str) -> None:
+    operator, z, _ = pair(name)
+    operator(z)
+    exact = float(torch.linalg.matrix_norm(matrix_of(operator, tuple(z.shape[1:])), 2))
+    bound = float(operator.norm_upper_bound())
+    assert exact <= bound + 1e-9
+    if "zeros" not in name or "conv1" in name:
+        assert bound == pytest.approx(exact), "exact where the convolution is circular"
+    else:
+        assert bound < 1.6 * exact, "and not far off where it is not"
+
+
+@pytest.mark.parametrize("name", [name for name in OPERATORS if name.endswith("operator")])
+def test_operator_norm_holds(name: str) -> None:
+    operator, z, _ = pair(name)
+    exact = float(torch.linalg.matrix_norm(matrix_of(operator, tuple(z.shape[1:])), 2))
+    assert exact == pytest.approx(0.8, rel=1e-3)
+
+
+def test_weight_norm_does_not_bound_the_operator() -> None:
+    """Why the default is another: with unit rows a convolution still amplifies."""
+    operator = geq.Conv2d(8, 8, norm=geq.WeightNorm()).double()
+    z = torch.ones(1, 8, 8, 8, dtype=torch.float64)
+    operator(z)
+    rows = operator.weight.flatten(1).norm(dim=1)
+    torch.testing.assert_close(rows, operator.norm.gain)
+    assert float(torch.linalg.matrix_norm(matrix_of(operator, (8, 8, 8)), 2)) > 1.2 * rows.max().item()
+
+
+def test_feedback_is_bounded_by_its_role_and_input_is_not() -> None:
+    problem = geq.HiddenProblem(geq.Gaussian(0.1), W=geq.Dense(4, 5), U=geq.Dense(3, 5))
+    assert isinstance(problem.W.norm, geq.OperatorNorm)
+    assert problem.W.norm.bound == 0.95
+    assert isinstance(problem.U.norm, geq.NoNorm)
+    chosen = geq.HiddenProblem(geq.Gaussian(0.1), W=geq.Dense(4, 5, norm=geq.NoNorm()), U=geq.Dense(3, 5))
+    assert isinstance(chosen.W.norm, geq.NoNorm), "a rule that was asked for stays"
+
+
+def test_bias_shifts_the_value_and_not_the_adjoint() -> None:
+    for operator, shape in [
+        (geq.Dense(3, 2, bias=True), (4, 3)),
+        (geq.Conv2d(3, 2, bias=True), (4, 3, 5, 5)),
+    ]:
+        zero = torch.zeros(shape)
+        with torch.no_grad():
+            operator.bias.copy_(torch.tensor([1.0, -2.0]))
+        value = operator(zero)
+        expected = operator.bias.view(1, -1, *[1] * (value.dim() - 2)).expand_as(value)
+        torch.testing.assert_close(value, expected)
+        assert not operator.adjoint(torch.zeros_like(value)).any()
+
+
+@pytest.mark.parametrize(
+    ("build", "told"),
+    [
+        (lambda: geq.Dense(0, 3), "positive sizes: got 0 → 3"),
+        (lambda: geq.Conv2d(3, 0), "positive channels: got 3 → 0"),
+        (lambda: geq.Conv2d(3, 3, kernel_size=4), "kernel_size must be odd.*got 4; use 1, 3, 5"),
+        (lambda: geq.Conv2d(3, 3, kernel_size=-1), "must be odd"),
+        (
+            lambda: geq.Conv2d(3, 3, padding="reflect"),
+            "padding must be one of zeros, circular: got 'reflect'",
+        ),
+        (lambda: geq.Conv2d(3, 3, kernelsize=3), "did you mean 'kernel_size'"),
+        (lambda: geq.OperatorNorm(0.0), "must be positive: got 0.0"),
+        (lambda: geq.OperatorNorm(-1.0), "must be positive"),
+        (lambda: geq.OperatorNorm(bond=1.0), "did you mean 'bound'"),
+    ],
+)
+def test_bad_options(build: object, told: str) -> None:
+    with pytest.raises(geq.OptionError, match=told):
+        build()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("operator", "shape", "told"),
+    [
+        (geq.Dense(3, 2), (5, 4), r"the argument of Dense must be \(batch, …, 3\): got \(5, 4\)"),
+        (geq.Dense(3, 2), (3,), r"got \(3,\)"),
+        (
+            geq.Conv2d(3, 2),
+            (5, 4, 6, 6),
+            r"of Conv2d must be \(batch, 3, height, width\): got \(5, 4, 6, 6\)",
+        ),
+        (geq.Conv2d(3, 2), (3, 6, 6), r"got \(3, 6, 6\)"),
+        (
+            geq.Conv2d(3, 2, kernel_size=7),
+            (1, 3, 2, 8),
+            r"at least 3 pixels wide for a kernel of 7: got \(2, 8\)",
+        ),
+    ],
+)
+def test_bad_shapes(operator: geq.Dense | geq.Conv2d, shape: tuple[int, ...], told: str) -> None:
+    with pytest.raises(geq.InputError, match=told):
+        operator(torch.zeros(shape))
+
+
+def test_bad_shapes_of_the_adjoint() -> None:
+    with pytest.raises(geq.InputError, match=r"adjoint of Dense must be \(batch, …, 2\): got \(5, 3\)"):
+        geq.Dense(3, 2).adjoint(torch.zeros(5, 3))
+
+
+def test_repr_shows_the_sizes() -> None:
+    assert "Dense(" in repr(geq.Dense(3, 2))
+    assert "3, 2, bias=False" in repr(geq.Dense(3, 2))
+    assert "3, 2, kernel_size=5, padding='circular', bias=True" in repr(geq.Conv2d(3, 2, 5, "circular", True))

@@ -1,0 +1,131 @@
+"""Every penalty: its prox is the argmin, firmly non-expansive, and ``slope`` its derivative."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
+from torch import Tensor
+
+import geq
+
+PENALTIES = {
+    "none": geq.NoPenalty(),
+    "non-negative": geq.NonNegative(),
+    "box": geq.Box(-0.5, 2.0),
+    "l1": geq.L1(0.7),
+    "elastic": geq.ElasticNet(0.4, 1.5),
+    "ridge": geq.ElasticNet(0.0, 2.0),
+}
+names = pytest.mark.parametrize("name", PENALTIES)
+numbers = st.floats(-5, 5, allow_nan=False)
+steps = st.floats(0.05, 3)
+quick = settings(max_examples=25, deadline=None, derandomize=True, database=None)
+
+
+def row(*entries: float) -> Tensor:
+    return torch.tensor([entries], dtype=torch.float64)
+
+
+@names
+@quick
+@given(s=numbers, step=steps)
+def test_prox_is_the_argmin(name: str, s: float, step: float) -> None:
+    """Against a scalar minimiser over the penalty's own domain."""
+    penalty = PENALTIES[name]
+    low, high = (penalty.low, penalty.high) if isinstance(penalty, geq.Box) else (-math.inf, math.inf)
+
+    def objective(z: float) -> float:
+        return step * penalty.value(row(z)).item() + 0.5 * (z - s) ** 2
+
+    found = penalty.prox(row(s), step).item()
+    bounds = (max(low, -6.0), min(high, 6.0))
+    best = minimize_scalar(objective, bounds=bounds, method="bounded", options={"xatol": 1e-8})
+    assert math.isfinite(objective(found))
+    assert objective(found) <= best.fun + 1e-12
+    assert found == pytest.approx(best.x, abs=1e-5)
+
+
+@names
+@quick
+@given(a=st.lists(numbers, min_size=3, max_size=3), b=st.lists(numbers, min_size=3, max_size=3), step=steps)
+def test_prox_is_firmly_non_expansive(name: str, a: list[float], b: list[float], step: float) -> None:
+    """‖p(a) − p(b)‖² ≤ ⟨p(a) − p(b), a − b⟩: what makes the certificate of a contraction valid."""
+    penalty = PENALTIES[name]
+    moved = penalty.prox(row(*a), step) - penalty.prox(row(*b), step)
+    assert float(moved.square().sum()) <= float((moved * (row(*a) - row(*b))).sum()) + 1e-12
+
+
+@names
+def test_slope_is_the_derivative(name: str) -> None:
+    penalty = PENALTIES[name]
+    s = torch.linspace(-4.0312, 4.0117, 53, dtype=torch.float64)[None].requires_grad_()  # off the kinks
+    (expected,) = torch.autograd.grad(penalty.prox(s).sum(), s)
+    eps = 1e-6
+    numerical = (penalty.prox(s + eps) - penalty.prox(s - eps)) / (2 * eps)
+    slope = penalty.slope(s.detach())
+    torch.testing.assert_close(slope, expected)
+    torch.testing.assert_close(slope, numerical.detach())
+    assert 0 <= float(slope.min()) <= float(slope.max()) <= 1
+
+
+@names
+def test_value_is_summed_per_sample(name: str) -> None:
+    penalty = PENALTIES[name]
+    z = torch.rand(3, 2, 4, dtype=torch.float64)
+    value = penalty.value(z)
+    assert value.shape == (3,)
+    for sample in range(3):
+        entries = sum(penalty.value(row(entry)).item() for entry in z[sample].flatten().tolist())
+        assert value[sample].item() == pytest.approx(entries)
+
+
+@names
+def test_prox_is_feasible_and_keeps_shape_and_precision(name: str) -> None:
+    penalty = PENALTIES[name]
+    s = 5 * torch.randn(2, 3, 4, 4)
+    p = penalty.prox(s)
+    assert p.shape == s.shape
+    assert p.dtype == torch.float32
+    assert bool(torch.isfinite(penalty.value(p)).all())
+
+
+def test_values() -> None:
+    z = row(-1.0, 2.0)
+    assert geq.NonNegative().value(z).item() == math.inf
+    assert geq.NonNegative().value(z.abs()).item() == 0
+    assert geq.Box(-1.0, 2.0).value(z).item() == 0  # the edges belong to it
+    assert geq.L1(2.0).value(z).item() == 6
+    assert geq.ElasticNet(1.0, 2.0).value(z).item() == 8
+    assert geq.NoPenalty().value(z).item() == 0
+
+
+@pytest.mark.parametrize(
+    ("build", "told"),
+    [
+        (lambda: geq.Box(1.0, 1.0), "low < high: got low=1.0, high=1.0"),
+        (lambda: geq.Box(float("nan"), 1.0), "low < high"),
+        (lambda: geq.L1(-0.1), "must not be negative: got l1=-0.1"),
+        (lambda: geq.ElasticNet(0.1, float("nan")), "must not be negative"),
+        (lambda: geq.ElasticNet(0.1, lambda2=2), "option of ElasticNet 'lambda2'"),
+    ],
+)
+def test_bad_options(build: object, told: str) -> None:
+    with pytest.raises(geq.OptionError, match=told):
+        build()  # type: ignore[operator]
+
+
+def test_repr_shows_the_options() -> None:
+    shown = [repr(p) for p in PENALTIES.values()]
+    assert shown == [
+        "NoPenalty()",
+        "NonNegative()",
+        "Box(low=-0.5, high=2.0)",
+        "L1(weight=0.7)",
+        "ElasticNet(l1=0.4, l2=1.5)",
+        "ElasticNet(l1=0.0, l2=2.0)",
+    ]

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+import geq
+import hidden_problems
+from hidden_problems import vectors
+
+
+def test_verdicts() -> None:
+    gaussian = geq.WellPosedness(0.9, -0.81, 0.36)
+    assert gaussian.rate == 0.81
+    assert gaussian.contraction
+    assert gaussian.unique
+    assert gaussian.largest_step == pytest.approx(2 / 1.81)
+    assert str(gaussian) == "feedback norm ≤ 0.900: one equilibrium, contracts by 0.810"
+
+    strong = geq.WellPosedness(1.4, -1.96, 0.87)
+    assert not strong.contraction
+    assert strong.unique
+    assert "one equilibrium, plain iteration not certified" in str(strong)
+
+    hopeless = geq.WellPosedness(2.0, -4.0, 1.8)
+    assert not hopeless.unique
+    assert hopeless.largest_step is None
+    assert "uniqueness not certified" in str(hopeless)
+
+
+def test_the_gaussian_bound_of_uniqueness() -> None:
+    """Strongly convex while ‖W‖² < e^{3/2}/2 ≈ 2.24, where the linear kernel needs ‖W‖ < 1."""
+    limit = math.sqrt(math.exp(1.5) / 2)
+    for factor, unique in [(0.999, True), (1.001, False)]:
+        problem = hidden_problems.dense("gaussian", norm=geq.OperatorNorm(factor * limit))
+        with torch.no_grad():
+            problem.W.raw_weight.mul_(10)
+        assert problem.well_posedness().unique is unique
+    linear = hidden_problems.dense("linear", norm=geq.OperatorNorm(1.01))
+    with torch.no_grad():
+        linear.W.raw_weight.mul_(10)
+    assert not linear.well_posedness().unique
+
+
+@pytest.mark.parametrize("kernel", ["linear", "gaussian", "gaussian-zero"])
+def test_the_certified_rate_is_one(kernel: str) -> None:
+    """‖T(a) − T(b)‖ ≤ rate·‖a − b‖ at random pairs, near and far."""
+    problem = hidden_problems.dense(kernel)
+    rate = problem.well_posedness().rate
+    assert rate is not None
+    assert rate < 1
+    cell = geq.ClosedFormCell(problem)
+    c = problem.inject(vectors())
+    for scale in (1e-3, 0.3, 3.0):
+        for _ in range(20):
+            a = torch.randn(3, hidden_problems.STATE, dtype=torch.float64)
+            b = a + scale * torch.randn_like(a)
+            moved = (cell(a, c) - cell(b, c)).norm(dim=1)
+            assert bool((moved <= rate * (a - b).norm(dim=1) + 1e-12).all())
+
+
+def test_the_certified_step_converges_where_plain_iteration_does_not() -> None:
+    problem = hidden_problems.dense("gaussian-zero", norm=geq.OperatorNorm(2.0), penalty=geq.NoPenalty())
+    with torch.no_grad():
+        problem.W.raw_weight.mul_(10)
+    certificate = problem.well_posedness()
+    assert certificate.largest_step is not None
+    assert not certificate.contraction
+    x = vectors()
+
+    def solved(solver: geq.Solver) -> geq.Solution:
+        layer = geq.Equilibrium(problem, solver=solver, tol=1e-9, max_steps=2000, on_failure="ignore")
+        return layer.eval().solve(x)
+
+    assert solved(geq.ProximalGradient(step_size=0.9 * certificate.largest_step)).converged.all()
+    assert not solved(geq.Picard()).converged.all()

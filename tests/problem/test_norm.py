@@ -1,0 +1,177 @@
+"""What the operator-norm rule remembers, and when."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor
+
+import geq
+from geq.problem.norm import SMALL_MATRIX
+from hidden_problems import matrix_of
+
+
+def convolution(padding: str = "zeros", bound: float = 0.5) -> geq.Conv2d:
+    torch.manual_seed(0)
+    return geq.Conv2d(3, 4, padding=padding, norm=geq.OperatorNorm(bound)).double()
+
+
+def maps(side: int = 6) -> Tensor:
+    return torch.randn(2, 3, side, side, dtype=torch.float64)
+
+
+def exact_norm(operator: geq.Operator, side: int = 6) -> float:
+    copied = copy.deepcopy(operator).eval()
+    weight = (
+        operator.bind(maps(side)).weight.detach() if operator.training else copied.bind(maps(side)).weight
+    )
+    return torch.linalg.matrix_norm(
+        matrix_of(lambda z: operator.apply_weight(weight, z), (3, side, side)), 2
+    ).item()
+
+
+def test_weights_below_the_bound_are_left_alone() -> None:
+    operator = convolution(bound=1e3).eval()
+    assert torch.equal(operator.bind(maps()).weight, operator.raw_weight)
+    dense = geq.Dense(3, 4, norm=geq.OperatorNorm(1e3))
+    assert torch.equal(dense.weight, dense.raw_weight)
+
+
+@pytest.mark.parametrize("padding", ["zeros", "circular"])
+def test_training_follows_the_weights(padding: str) -> None:
+    """One power iteration per solve keeps up with the steps of an optimiser."""
+    operator = convolution(padding).train()
+    operator(maps())
+    for _ in range(60):
+        with torch.no_grad():
+            operator.raw_weight.add_(0.02 * torch.randn_like(operator.raw_weight))
+        operator(maps())
+    assert exact_norm(operator) == pytest.approx(0.5, rel=0.02)
+
+
+def test_evaluation_changes_no_buffer_and_is_repeatable() -> None:
+    operator, x = convolution().eval(), maps()
+    first = operator(x)
+    assert operator.norm.direction.numel() == 0
+    assert torch.equal(operator(x), first)
+    trained = convolution().train()
+    trained(x)
+    before = trained.norm.direction.clone()
+    trained.eval()(x)
+    assert torch.equal(trained.norm.direction, before)
+
+
+def test_evaluation_measures_once_per_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+    operator, x = convolution().eval(), maps()
+    calls = []
+    original = operator.apply_adjoint
+    monkeypatch.setattr(operator, "apply_adjoint", lambda *a: (calls.append(1), original(*a))[1])
+    operator(x)
+    assert len(calls) > 1
+    calls.clear()
+    operator(x)
+    assert not calls, "kept"
+    for change in (
+        lambda weight: weight.mul_(2.0),
+        lambda weight: setattr(weight, "data", torch.randn_like(weight)),
+    ):
+        calls.clear()
+        with torch.no_grad():
+            change(operator.raw_weight)
+        operator(x)
+        assert len(calls) > 1, "measured anew"
+        assert exact_norm(operator) == pytest.approx(0.5, rel=1e-3)
+
+
+def test_another_size_is_measured_anew() -> None:
+    operator = convolution("zeros").train()
+    operator(maps(6))
+    assert operator.norm.direction.shape == (1, 3, 6, 6)
+    operator(maps(9))
+    assert operator.norm.direction.shape == (1, 3, 9, 9)
+    assert exact_norm(operator, 9) == pytest.approx(0.5, rel=1e-3)
+
+
+def test_gradient_flows_through_the_norm() -> None:
+    """The exact derivative of V/σ(V): against finite differences."""
+    dense = geq.Dense(4, 3, norm=geq.OperatorNorm(0.5)).double()
+    conv = convolution().eval()
+    for operator, z in [(dense, torch.randn(2, 4, dtype=torch.float64)), (conv, maps(4)[:1])]:
+        weight = operator.raw_weight.detach().clone().requires_grad_()
+
+        def value(weight: Tensor, operator: geq.Operator = operator, z: Tensor = z) -> Tensor:
+            return torch.func.functional_call(operator, {"raw_weight": weight}, (z,)).square().sum()
+
+        assert torch.autograd.gradcheck(value, (weight,), fast_mode=True, atol=1e-4)
+
+
+def test_large_matrices_use_power_iteration() -> None:
+    """Beyond the size for which singular values are computed outright."""
+    size = SMALL_MATRIX + 1
+    torch.manual_seed(0)
+    operator = geq.Dense(size, size, norm=geq.OperatorNorm(0.7)).eval()
+    with torch.no_grad():
+        operator.raw_weight.copy_(torch.randn(size, 20) @ torch.randn(20, size))  # quick to measure exactly
+    weight = operator.weight.detach()
+    assert torch.linalg.matrix_norm(weight, 2).item() == pytest.approx(0.7, rel=1e-2)
+
+
+def test_direction_survives_state_dict_of_any_size() -> None:
+    trained, fresh = convolution().train(), convolution().train()
+    trained(maps())
+    with torch.no_grad():
+        trained.raw_weight.add_(0.3)
+    trained(maps())
+    assert fresh.norm.direction.numel() == 0
+    fresh.load_state_dict(trained.state_dict())
+    assert torch.equal(fresh.norm.direction, trained.norm.direction)
+    x = maps()
+    assert torch.equal(fresh(x), trained(x)), "a resumed run continues exactly"
+    fresh.load_state_dict(convolution().state_dict())  # back to an untrained one
+    assert fresh.norm.direction.numel() == 0
+
+
+def test_inference_mode_first_and_training_after() -> None:
+    """A sanity check in inference mode, as trainers do, must not poison what is kept."""
+    operator, x = convolution(), maps()
+    with torch.inference_mode():
+        value = operator.eval()(x)
+    torch.testing.assert_close(value, operator(x).detach())
+    operator.train()(x).sum().backward()
+    assert operator.raw_weight.grad is not None
+
+    half = convolution().bfloat16()
+    with torch.inference_mode():
+        assert half.eval()(x.bfloat16()).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("kind", ["dense", "conv"])
+def test_half_precision_is_measured_in_single(kind: str) -> None:
+    torch.manual_seed(0)
+    norm = geq.OperatorNorm(0.5)
+    operator = geq.Dense(8, 8, norm=norm) if kind == "dense" else geq.Conv2d(4, 4, norm=norm)
+    operator.bfloat16()
+    z = torch.randn(2, 8) if kind == "dense" else torch.randn(2, 4, 6, 6)
+    assert operator(z.bfloat16()).dtype == torch.bfloat16
+    assert operator.weight.dtype == torch.bfloat16
+    single = operator.weight.detach().float()
+    shape = tuple(z.shape[1:])
+    matrix = matrix_of(lambda a: operator.apply_weight(single.double(), a), shape)
+    assert torch.linalg.matrix_norm(matrix, 2).item() == pytest.approx(0.5, rel=0.02)
+
+
+def test_repr_shows_the_bound() -> None:
+    assert repr(geq.OperatorNorm(0.9)) == "OperatorNorm(bound=0.9)"
+
+
+def test_a_zero_matrix_is_no_problem() -> None:
+    for operator, z in [
+        (geq.Dense(3, 4, norm=geq.OperatorNorm()), torch.randn(2, 3)),
+        (geq.Conv2d(3, 4, norm=geq.OperatorNorm()), torch.randn(2, 3, 5, 5)),
+        (geq.Dense(3, 4, norm=geq.WeightNorm()), torch.randn(2, 3)),
+    ]:
+        with torch.no_grad():
+            operator.raw_weight.zero_()
+        assert not operator(z).any()
