@@ -12,8 +12,8 @@ from torch import Tensor, nn
 class WeightAverage:
     """ā ← d·ā + (1 − d)·w after every step, with d = min(decay, (1 + n)/(10 + n)) at step n.
 
-    The smaller decay of the first steps lets the average forget the random start. Buffers are not averaged: they are
-    running statistics already.
+    The smaller decay of the first steps lets the average forget the random start. Buffers are not averaged:
+    they are running statistics already.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:

@@ -1,7 +1,7 @@
 """The file from which a run goes on as if nothing had happened.
 
-It holds plain data and tensors only, and is read with ``weights_only=True``: reading runs no code of the file. The last 32
-bytes are the SHA-256 of all others, so a file that is cut or altered is refused.
+It holds plain data and tensors only, and is read with ``weights_only=True``: reading runs no code of the
+file. The last 32 bytes are the SHA-256 of all others, so a file that is cut or altered is refused.
 """
 
 from __future__ import annotations
@@ -64,22 +64,28 @@ class Checkpoint:
             content = path.read_bytes()
         except FileNotFoundError:
             raise CheckpointError(
-                f"there is nothing to resume in {path.parent}: it has no {path.name} (the first one is written after the "
-                "first epoch, or see --checkpoint_steps); start the run again"
+                f"there is nothing to resume in {path.parent}: it has no {path.name} (the first one comes "
+                "after the first epoch, or see --checkpoint_steps); start the run again"
             ) from None
         except OSError as problem:
             raise CheckpointError(f"{path} cannot be read: {problem}") from problem
         body, digest = content[:-DIGEST], content[-DIGEST:]
         if hashlib.sha256(body).digest() != digest:
-            raise CheckpointError(f"{path} is damaged: its checksum does not fit its content; start the run again")
+            raise CheckpointError(
+                f"{path} is damaged: its checksum does not fit its content; start the run again"
+            )
         try:
             state = torch.load(io.BytesIO(body), map_location="cpu", weights_only=True)
         except (pickle.UnpicklingError, RuntimeError, ValueError) as problem:
             raise CheckpointError(f"{path} is not a checkpoint of geq: {problem}") from problem
         expected = {field.name for field in fields(cls)}
-        if not isinstance(state, dict) or state.get("format") != FORMAT or set(state) != {"format", *expected}:
+        if (
+            not isinstance(state, dict)
+            or state.get("format") != FORMAT
+            or set(state) != {"format", *expected}
+        ):
             raise CheckpointError(
-                f"{path} was written by another version of geq; resume it with that one, or start the run again"
+                f"{path} was written by another version of geq; resume it with that one, or start again"
             )
         return cls(**{name: state[name] for name in expected})
 

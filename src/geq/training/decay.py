@@ -4,8 +4,8 @@ Decay belongs on weights whose size means something by itself. It does not on
 
 * norm parameters, biases and every other parameter of one axis or none: they scale or shift;
 * θ of the γ rules: decay would pull γ to softplus(0)/m, a value of no meaning;
-* W_h of the patch kernel (``raw_projection``) and the feedback operator W: both are bounded by a rule already, and decay
-  below the bound starves the feedback until the equilibrium hardly depends on its state.
+* W_h of the patch kernel (``raw_projection``) and the feedback operator W: both are bounded by a rule
+  already, and decay below the bound starves the feedback until the equilibrium hardly depends on its state.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from lightning.pytorch import Callback, Trainer
 
@@ -73,5 +74,5 @@ def build_trainer(options: TrainOptions, callbacks: list[Callback]) -> Trainer:
 
 def begin_at(trainer: Trainer, epoch: int) -> None:
     """Let the trainer count from ``epoch``, as it does after a checkpoint of its own."""
-    trainer.fit_loop.epoch_progress.current.processed = epoch
-    trainer.fit_loop.epoch_progress.current.completed = epoch
+    progress: Any = trainer.fit_loop.epoch_progress.current
+    progress.processed = progress.completed = epoch

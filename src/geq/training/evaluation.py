@@ -22,8 +22,8 @@ class EvaluationResult:
         images: number of images.
         accuracy, top5: in %; top5 where there are more than ten classes.
         loss: mean cross-entropy.
-        steps, residual, unconverged: mean evaluations of the maps, worst residual, share of samples that missed
-            the tolerance; None for a network without equilibria.
+        steps, residual, unconverged: mean evaluations of the maps, worst residual, share of samples that
+            missed the tolerance; None for a network without equilibria.
     """
 
     images: int

@@ -42,6 +42,7 @@ from geq.training.option import TrainOptions
 from geq.training.position import Position
 from geq.training.run import RunFolder
 from geq.training.task import ClassificationTask
+from geq.training.thread import limited_threads
 
 log = logging.getLogger("geq.training")
 
@@ -67,13 +68,14 @@ def train(options: TrainOptions, console: Console | None = None) -> Outcome | No
     seed_everything(options.seed)
     description = data.describe()
     model = build_model(options, description)
-    if not is_first():
-        _fit(None, options, model, data, None, console)
-        return None
-    folder = RunFolder.create(options)
-    with folder.locked(), explained_write_errors(folder.path, "Nothing was trained."):
-        folder.describe(options, describe_environment(options.seed), description)
-    return _complete(folder, options, model, data, None, console)
+    with limited_threads(options, model):
+        if not is_first():
+            _fit(None, options, model, data, None, console)
+            return None
+        folder = RunFolder.create(options)
+        with folder.locked(), explained_write_errors(folder.path, "Nothing was trained."):
+            folder.describe(options, describe_environment(options.seed), description)
+        return _complete(folder, options, model, data, None, console)
 
 
 def resume(folder: RunFolder, console: Console | None = None) -> Outcome | None:
@@ -85,17 +87,20 @@ def resume(folder: RunFolder, console: Console | None = None) -> Outcome | None:
     if final is not None:
         return Outcome(folder, folder.epochs(), final)
     checkpoint = Checkpoint.load(folder.checkpoint)
-    changed = differences(folder.environment(), describe_environment(options.seed))
-    if changed and is_first():
-        log.warning("the run goes on, but maybe not to the last bit; changed since its start: %s", ", ".join(changed))
     data = open_datasets(options)
     seed_everything(options.seed)
     model = build_model(options, data.describe())
     model.load_state_dict(checkpoint.model)
-    if not is_first():
-        _fit(None, options, model, data, checkpoint, console)
-        return None
-    return _complete(folder, options, model, data, checkpoint, console)
+    with limited_threads(options, model):
+        if not is_first():
+            _fit(None, options, model, data, checkpoint, console)
+            return None
+        changed = differences(folder.environment(), describe_environment(options.seed))
+        if changed:
+            log.warning(
+                "changed since the start of the run, so its last bits may differ: %s", ", ".join(changed)
+            )
+        return _complete(folder, options, model, data, checkpoint, console)
 
 
 def seed_everything(seed: int) -> None:
@@ -106,7 +111,12 @@ def seed_everything(seed: int) -> None:
 
 def is_first() -> bool:
     """Whether this process, of all machines, is the one that writes."""
-    return int(rank_zero_only.rank or 0) == 0
+    return process_rank() == 0
+
+
+def process_rank() -> int:
+    """Number of this process among those of all machines."""
+    return int(getattr(rank_zero_only, "rank", None) or 0)
 
 
 def _complete(
@@ -152,7 +162,7 @@ def _fit(
     console: Console | None,
 ) -> list[dict[str, Any]]:
     """Train ``model`` in place (to the averaged weights, if the run has them); returns the log."""
-    rank = int(rank_zero_only.rank or 0)
+    rank = process_rank()
     task = ClassificationTask(
         model,
         options,

@@ -56,7 +56,13 @@ class DataDescription:
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], where: str) -> DataDescription:
         numbers, hints = tuple[float, ...], get_type_hints(cls)
-        kinds = {"name": str, "classes": hints["classes"], "mean": numbers, "std": numbers, "shape": hints["shape"]}
+        kinds = {
+            "name": str,
+            "classes": hints["classes"],
+            "mean": numbers,
+            "std": numbers,
+            "shape": hints["shape"],
+        }
         if set(values) != set(kinds):
             raise CheckpointError(f"{where} must state {', '.join(kinds)}: got {', '.join(values)}")
         read = {key: from_json(kind, values[key], f"{where}: {key}") for key, kind in kinds.items()}
@@ -79,7 +85,10 @@ class Datasets:
         images, _ = self.train.batch(torch.zeros(1, dtype=torch.int64))
         channels, height, width = images.shape[1:]
         return DataDescription(
-            self.train.name, self.train.classes, self.train.statistics, (int(channels), int(height), int(width))
+            self.train.name,
+            self.train.classes,
+            self.train.statistics,
+            (int(channels), int(height), int(width)),
         )
 
 
@@ -133,10 +142,14 @@ def augmentation(data: str, chosen: Augmentation) -> Augment:
     return "shift" if data in SHIFTED else "crop_flip" if data in CROPPED else "none"
 
 
-def training_loader(options: DataOptions, dataset: Dataset, seed: int, rank: int, world_size: int) -> BatchLoader:
+def training_loader(
+    options: DataOptions, dataset: Dataset, seed: int, rank: int, world_size: int
+) -> BatchLoader:
     """Batches of this process: its share of ``batch_size``."""
     if options.batch_size % world_size:
-        raise OptionError(f"batch_size must be divisible by the {world_size} devices: got {options.batch_size}")
+        raise OptionError(
+            f"batch_size must be divisible by the {world_size} devices: got {options.batch_size}"
+        )
     transform = default_transform(
         options.data, True, augmentation(options.data, options.augment), statistics=dataset.statistics
     )

@@ -39,7 +39,9 @@ class Measures(nn.Module):
             name: float(metric.compute()) for name, metric in self.members().items() if metric.update_called
         }
 
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> Any:
         result = super().load_state_dict(state_dict, strict, assign)
         for metric in self.members().values():
             metric._update_count = 1  # what it holds came from updates of the interrupted process
@@ -70,7 +72,7 @@ class ClassificationMeasures(Measures):
 
 
 class SolverMeasures(Measures):
-    """How the equilibria were solved: evaluations, worst residual, share of samples that missed the tolerance."""
+    """How the equilibria were solved: evaluations, worst residual, share of samples that did not converge."""
 
     def __init__(self) -> None:
         super().__init__({"steps": MeanMetric(), "residual": MaxMetric(), "unconverged": MeanMetric()})

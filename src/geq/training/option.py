@@ -52,12 +52,13 @@ class DataOptions:
 
     Args:
         data: name of the dataset.
-        data_override: options of the dataset, as 'option=value' with the value in JSON, such as 'classes=known'.
+        data_override: options of the dataset, as 'option=value' with the value in JSON: 'classes=known'.
         data_root: folder of the datasets; the default is $GEQ_DATA, or the user's cache folder.
         train_size: train on a stratified subset of so many images; the default is all of them.
         validation: hold out this share (below 1) or number of training images. Early stopping and tuning
             look at these only; without them, the test set is measured while training but decides nothing.
-        augment: how training images are varied. 'auto' is 'shift' for digits, 'crop_flip' for CIFAR, 'none' elsewhere.
+        augment: how training images are varied. 'auto' is 'shift' for digits, 'crop_flip' for CIFAR, 'none'
+            elsewhere.
         batch_size: images of one optimiser step, over all devices together.
         workers: processes that load data; 0 is best for datasets in memory.
     """
@@ -75,9 +76,11 @@ class DataOptions:
         check_overrides("data_override", self.data_override)
         demand(self.batch_size >= 1, "batch_size must be at least 1", self.batch_size)
         demand(self.workers >= 0, "workers must not be negative", self.workers)
-        demand(self.train_size is None or self.train_size >= 1, "train_size must be at least 1", self.train_size)
         demand(
-            0 <= self.validation and (self.validation < 1 or self.validation == int(self.validation)),
+            self.train_size is None or self.train_size >= 1, "train_size must be at least 1", self.train_size
+        )
+        demand(
+            self.validation >= 0 and (self.validation < 1 or self.validation == int(self.validation)),
             "validation must be a share from 0 to 1, or a number of images",
             self.validation,
         )
@@ -151,12 +154,15 @@ class ScheduleOptions:
         demand(self.epochs >= 1, "epochs must be at least 1", self.epochs)
         demand(self.warmup_epochs >= 0, "warmup_epochs must not be negative", self.warmup_epochs)
         demand(
-            all(0 < share < 1 for share in self.milestones) and list(self.milestones) == sorted(self.milestones),
+            all(0 < share < 1 for share in self.milestones)
+            and list(self.milestones) == sorted(self.milestones),
             "milestones must be ascending shares between 0 and 1",
             self.milestones,
         )
         demand(self.step_factor > 0 and self.power > 0, "step_factor and power must be above 0", self)
-        demand(self.early_stop is None or self.early_stop >= 1, "early_stop must be at least 1", self.early_stop)
+        demand(
+            self.early_stop is None or self.early_stop >= 1, "early_stop must be at least 1", self.early_stop
+        )
         demand(self.evaluate_every >= 1, "evaluate_every must be at least 1", self.evaluate_every)
 
 
@@ -168,7 +174,8 @@ class RunOptions:
         name: name of the run's folder; the default is model-data-1, -2 and so on.
         runs: folder that holds the runs.
         seed: seed of the weights, the order of the data and the augmentation.
-        checkpoint_steps: save for resuming also after every so many steps, not only after each epoch; 0 is never.
+        checkpoint_steps: save for resuming also after every so many steps, not only after each epoch; 0 is
+            never.
         unconverged_warning: warn when a larger share of samples than this is not solved to the tolerance.
         picture: draw the training curves and the attention when the run ends.
     """
@@ -183,9 +190,14 @@ class RunOptions:
     def check(self) -> None:
         demand(self.seed >= 0, "seed must not be negative", self.seed)
         demand(self.checkpoint_steps >= 0, "checkpoint_steps must not be negative", self.checkpoint_steps)
-        demand(0 <= self.unconverged_warning <= 1, "unconverged_warning must be in [0, 1]", self.unconverged_warning)
         demand(
-            self.name is None or (self.name not in ("", ".", "..") and "/" not in self.name and "\\" not in self.name),
+            0 <= self.unconverged_warning <= 1,
+            "unconverged_warning must be in [0, 1]",
+            self.unconverged_warning,
+        )
+        demand(
+            self.name is None
+            or (self.name not in ("", ".", "..") and "/" not in self.name and "\\" not in self.name),
             "name must be the name of one folder (the folder above it is --runs)",
             repr(self.name),
         )
@@ -199,11 +211,13 @@ class DeviceOptions:
         accelerator: 'auto' takes a GPU if there is one.
         devices: devices (or, on the CPU, processes) of each machine.
         num_nodes: machines; start the same command on each through SLURM, or through torchrun.
-        strategy: how several devices work together; 'auto' is 'ddp' for more than one. 'fsdp' also divides the weights and
-            needs GPUs; such a run cannot be resumed.
+        strategy: how several devices work together; 'auto' is 'ddp' for more than one. 'fsdp' also divides
+            the weights and needs GPUs; such a run cannot be resumed.
         precision: number format outside the equilibria, which are always solved in at least single precision.
         sync_batchnorm: one BatchNorm over all GPUs instead of one for each.
         deterministic: use only algorithms that give the same bits every time; on a GPU this costs speed.
+        threads: threads of the CPU. The default is one for small networks, which are not faster with more
+            but very much slower when other programs want the cores, and otherwise what torch chooses.
     """
 
     accelerator: Literal["auto", "cpu", "gpu", "mps"] = "auto"
@@ -213,10 +227,12 @@ class DeviceOptions:
     precision: Precision = "32"
     sync_batchnorm: bool = False
     deterministic: bool = False
+    threads: int | None = None
 
     def check(self) -> None:
         demand(self.devices >= 1, "devices must be at least 1", self.devices)
         demand(self.num_nodes >= 1, "num_nodes must be at least 1", self.num_nodes)
+        demand(self.threads is None or self.threads >= 1, "threads must be at least 1", self.threads)
 
 
 GROUPS = (ModelOptions, DataOptions, OptimizerOptions, ScheduleOptions, RunOptions, DeviceOptions)
@@ -225,7 +241,13 @@ GROUPS = (ModelOptions, DataOptions, OptimizerOptions, ScheduleOptions, RunOptio
 
 @dataclass(frozen=True)
 class TrainOptions(
-    ModelOptions, DataOptions, OptimizerOptions, ScheduleOptions, RunOptions, DeviceOptions, metaclass=CheckedOptions
+    ModelOptions,
+    DataOptions,
+    OptimizerOptions,
+    ScheduleOptions,
+    RunOptions,
+    DeviceOptions,
+    metaclass=CheckedOptions,
 ):
     """All options of a training run.
 
@@ -241,7 +263,7 @@ class TrainOptions(
             group.check(self)
         demand(
             self.early_stop is None or self.validation > 0,
-            "early_stop needs validation images, for instance --validation 0.1, so that the test set stays unseen",
+            "early_stop needs validation images (such as --validation 0.1): the test set decides nothing",
             f"early_stop {self.early_stop} with validation {self.validation}",
         )
 
@@ -262,7 +284,9 @@ class TrainOptions(
             if name not in hints:
                 raise unknown_name(f"option in {where}:", name, hints)
         try:
-            decoded = {name: from_json(hints[name], value, f"{where}: {name}") for name, value in values.items()}
+            decoded = {
+                name: from_json(hints[name], value, f"{where}: {name}") for name, value in values.items()
+            }
         except CheckpointError as problem:
             raise OptionError(str(problem)) from problem
         return cls(**decoded)

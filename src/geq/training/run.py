@@ -87,7 +87,9 @@ class RunFolder:
         for path in (Path(name), Path(runs) / name):
             if (path / CONFIG).is_file():
                 return cls(path)
-        raise unknown_name(f"run (neither a folder with a {CONFIG} nor a name in {runs}/):", str(name), known_runs(runs))
+        raise unknown_name(
+            f"run (neither a folder with a {CONFIG} nor a name in {runs}/):", str(name), known_runs(runs)
+        )
 
     def describe(self, options: TrainOptions, environment: dict[str, Any], data: DataDescription) -> None:
         """Write what the run is, before it starts; config.yaml comes last and marks a folder as a run."""
@@ -157,7 +159,9 @@ class RunFolder:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise CheckpointError(f"another process is writing {self.path}: wait for it, or stop it") from None
+                raise CheckpointError(
+                    f"another process is writing {self.path}: wait for it, or stop it"
+                ) from None
             yield
 
     def clean(self) -> None:
@@ -179,5 +183,8 @@ class RunFolder:
 
 def known_runs(runs: str | Path = "runs") -> list[str]:
     """Names of the runs in a folder, oldest first."""
-    found = [path for path in Path(runs).glob(f"*/{CONFIG}")]
-    return [path.parent.name for path in sorted(found, key=lambda path: (path.stat().st_mtime_ns, path.parent.name))]
+    found = list(Path(runs).glob(f"*/{CONFIG}"))
+    return [
+        path.parent.name
+        for path in sorted(found, key=lambda path: (path.stat().st_mtime_ns, path.parent.name))
+    ]

@@ -1,7 +1,7 @@
 """The training loop's one module: what a step computes, and from where in the data it goes on.
 
 :class:`Task` is all that does not depend on what the network predicts; :class:`ClassificationTask` adds the
-loss and the metrics of image classification. Another task (a mask per pixel) overrides the same three methods.
+loss and the metrics of image classification. Another task (a mask per pixel) overrides the same methods.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ class Task(LightningModule):
         loss = self.loss(outputs, labels)
         if not bool(torch.isfinite(loss)):
             raise ConvergenceError(
-                f"the loss became {float(loss)} in step {self.position.step + 1}: try a lower --learning_rate, a longer "
-                "--warmup_epochs or a smaller --clip"
+                f"the loss became {float(loss)} in step {self.position.step + 1}: try a lower "
+                "--learning_rate, a longer --warmup_epochs or a smaller --clip"
             )
         self.measure(self.train_measures, loss, outputs, labels)
         return {"loss": loss, "outputs": outputs.detach()}

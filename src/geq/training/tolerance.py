@@ -14,7 +14,8 @@ from geq.equilibrium import Equilibrium
 def measured_failures(model: nn.Module) -> Iterator[None]:
     """Inside, an equilibrium that misses its tolerance gives its best iterate, and its statistics tell.
 
-    By default it raises in evaluation; a run of hours must not end because of one sample, and its share is in the log.
+    By default it raises in evaluation; a run of hours must not end because of one sample, and the share of
+    such samples is in the log.
     """
     layers = [module for module in model.modules() if isinstance(module, Equilibrium)]
     before = [layer.on_failure for layer in layers]

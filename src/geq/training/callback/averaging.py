@@ -1,5 +1,8 @@
 """Keeps the moving average of the weights up to date, and evaluates with it."""
 
+# mypy: disable-error-code="override"
+# Lightning hands every hook a LightningModule; here it is always a Task.
+
 from __future__ import annotations
 
 from typing import Any
@@ -14,11 +17,13 @@ class Averaging(Callback):
     def __init__(self, average: WeightAverage) -> None:
         self.average = average
 
-    def on_train_batch_end(self, trainer: Trainer, task: Task, outputs: Any, batch: Any, batch_idx: int) -> None:  # type: ignore[override]
+    def on_train_batch_end(
+        self, trainer: Trainer, task: Task, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
         self.average.update(task.model)
 
-    def on_validation_start(self, trainer: Trainer, task: Task) -> None:  # type: ignore[override]
+    def on_validation_start(self, trainer: Trainer, task: Task) -> None:
         self.average.swap(task.model)
 
-    def on_validation_end(self, trainer: Trainer, task: Task) -> None:  # type: ignore[override]
+    def on_validation_end(self, trainer: Trainer, task: Task) -> None:
         self.average.swap(task.model)

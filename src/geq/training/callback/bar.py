@@ -1,5 +1,8 @@
 """Shows a person how the run goes: a progress bar on a terminal, a line per epoch elsewhere."""
 
+# mypy: disable-error-code="override"
+# Lightning hands every hook a LightningModule; here it is always a Task.
+
 from __future__ import annotations
 
 import time
@@ -50,7 +53,7 @@ class Bar(Callback):
         self.updated = 0.0
         self.accuracy: float | None = None
 
-    def on_train_start(self, trainer: Trainer, task: Task) -> None:  # type: ignore[override]
+    def on_train_start(self, trainer: Trainer, task: Task) -> None:
         if not (self.console.is_terminal and trainer.is_global_zero):
             return
         self.progress = Progress(
@@ -68,11 +71,15 @@ class Bar(Callback):
         )
         self.progress.start()
 
-    def on_train_batch_end(self, trainer: Trainer, task: Task, outputs: Any, batch: Any, batch_idx: int) -> None:  # type: ignore[override]
+    def on_train_batch_end(
+        self, trainer: Trainer, task: Task, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
         if self.progress is None:
             return
         correct = 100 * float((outputs["outputs"].argmax(1) == batch[1]).float().mean())
-        self.accuracy = correct if self.accuracy is None else self.KEPT * self.accuracy + (1 - self.KEPT) * correct
+        self.accuracy = (
+            correct if self.accuracy is None else self.KEPT * self.accuracy + (1 - self.KEPT) * correct
+        )
         if time.monotonic() - self.updated < self.INTERVAL:
             return
         self.updated = time.monotonic()
@@ -83,14 +90,16 @@ class Bar(Callback):
             missed = 1 - sum(report.converged for report in reports) / len(reports)
             residual = max(report.residual_max for report in reports)
             state += f"  steps {steps:.1f}  residual {residual:.0e}  not converged {100 * missed:.0f} %"
-        self.progress.update(self.row, completed=task.position.step, epoch=task.position.epoch + 1, state=state)
+        self.progress.update(
+            self.row, completed=task.position.step, epoch=task.position.epoch + 1, state=state
+        )
 
-    def on_train_epoch_end(self, trainer: Trainer, task: Task) -> None:  # type: ignore[override]
+    def on_train_epoch_end(self, trainer: Trainer, task: Task) -> None:
         if trainer.is_global_zero:
             console = self.console if self.progress is None else self.progress.console
             console.print(line(self.history[-1], self.monitored), highlight=False, soft_wrap=True)
 
-    def teardown(self, trainer: Trainer, task: Task, stage: str) -> None:  # type: ignore[override]
+    def teardown(self, trainer: Trainer, task: Task, stage: str) -> None:
         if self.progress is not None:
             self.progress.stop()
             self.progress = None

@@ -1,5 +1,8 @@
 """The norm of the gradient, before it is clipped."""
 
+# mypy: disable-error-code="override"
+# Lightning hands every hook a LightningModule; here it is always a Task.
+
 from __future__ import annotations
 
 from typing import Any
@@ -19,17 +22,17 @@ class GradientNorm(Callback):
     def __init__(self) -> None:
         self.measures = Measures({"norm": MeanMetric(), "norm_max": MaxMetric()})
 
-    def on_fit_start(self, trainer: Trainer, task: Task) -> None:  # type: ignore[override]
+    def on_fit_start(self, trainer: Trainer, task: Task) -> None:
         self.measures.to(task.device)
 
-    def on_before_optimizer_step(self, trainer: Trainer, task: Task, optimizer: Optimizer) -> None:  # type: ignore[override]
+    def on_before_optimizer_step(self, trainer: Trainer, task: Task, optimizer: Optimizer) -> None:
         norm = get_total_norm(p.grad for p in task.model.parameters() if p.grad is not None)
         # Under a loss scale, a step whose gradient overflowed is skipped; it has no norm to speak of.
         if bool(norm.isfinite()):
             for metric in self.measures.members().values():
                 metric.update(norm)
 
-    def on_train_epoch_end(self, trainer: Trainer, task: Task) -> None:  # type: ignore[override]
+    def on_train_epoch_end(self, trainer: Trainer, task: Task) -> None:
         task.epoch_record |= {f"gradient_{name}": value for name, value in self.measures.compute().items()}
         self.measures.reset()
 

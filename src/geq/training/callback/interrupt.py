@@ -1,5 +1,8 @@
 """Ctrl-C (and a cluster's request to stop): save, then end."""
 
+# mypy: disable-error-code="override"
+# Lightning hands every hook a LightningModule; here it is always a Task.
+
 from __future__ import annotations
 
 import signal
@@ -33,22 +36,24 @@ class Interrupt(Callback):
             raise KeyboardInterrupt
         self.requested = True
 
-    def on_train_start(self, trainer: Trainer, task: Task) -> None:  # type: ignore[override]
+    def on_train_start(self, trainer: Trainer, task: Task) -> None:
         if threading.current_thread() is threading.main_thread():
             self.before = {number: signal.signal(number, self.request) for number in self.SIGNALS}
 
-    def teardown(self, trainer: Trainer, task: Task, stage: str) -> None:  # type: ignore[override]
+    def teardown(self, trainer: Trainer, task: Task, stage: str) -> None:
         for number, handler in self.before.items():
             signal.signal(number, handler)
         self.before = {}
 
-    def on_train_batch_end(self, trainer: Trainer, task: Task, outputs: Any, batch: Any, batch_idx: int) -> None:  # type: ignore[override]
+    def on_train_batch_end(
+        self, trainer: Trainer, task: Task, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
         # The last batch of an epoch is followed by its evaluation: stop after that.
         if task.position.batch < task.steps_per_epoch and self._everyone(trainer):
             self.journal.save(trainer, task)
             raise self._message(task)
 
-    def on_train_epoch_end(self, trainer: Trainer, task: Task) -> None:  # type: ignore[override]
+    def on_train_epoch_end(self, trainer: Trainer, task: Task) -> None:
         if task.position.epoch < task.options.epochs and self._everyone(trainer):
             raise self._message(task)
 
@@ -59,7 +64,8 @@ class Interrupt(Callback):
         return trainer.strategy.reduce_boolean_decision(self.requested, all=False)
 
     def _message(self, task: Task) -> TrainingInterrupted:
-        where = f"stopped in epoch {task.position.epoch + 1} of {task.options.epochs}, after step {task.position.step}"
+        epoch = f"epoch {task.position.epoch + 1} of {task.options.epochs}"
+        where = f"stopped in {epoch}, after step {task.position.step}"
         folder = self.journal.folder
         how = f"; everything is saved. Continue with:\n  geq train --resume {folder.path}" if folder else ""
         return TrainingInterrupted(where + how)

@@ -1,5 +1,8 @@
 """Writes the run: a checkpoint, the log and TensorBoard after each epoch, and checkpoints in between."""
 
+# mypy: disable-error-code="override"
+# Lightning hands every hook a LightningModule; here it is always a Task.
+
 from __future__ import annotations
 
 from typing import Any
@@ -24,19 +27,21 @@ class Journal(Callback):
         self.folder, self.history, self.every = folder, history, every
         self.writer: Any = None
 
-    def on_train_start(self, trainer: Trainer, task: Task) -> None:  # type: ignore[override]
+    def on_train_start(self, trainer: Trainer, task: Task) -> None:
         if self.folder is not None:
             from torch.utils.tensorboard import SummaryWriter
 
             # Lines after this step were written by a process that was killed: TensorBoard shall forget them.
             self.writer = SummaryWriter(str(self.folder.tensorboard), purge_step=task.position.step + 1)
 
-    def on_train_batch_end(self, trainer: Trainer, task: Task, outputs: Any, batch: Any, batch_idx: int) -> None:  # type: ignore[override]
+    def on_train_batch_end(
+        self, trainer: Trainer, task: Task, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
         within_epoch = task.position.batch < task.steps_per_epoch
         if self.every and task.position.step % self.every == 0 and within_epoch:
             self.save(trainer, task)
 
-    def on_train_epoch_end(self, trainer: Trainer, task: Task) -> None:  # type: ignore[override]
+    def on_train_epoch_end(self, trainer: Trainer, task: Task) -> None:
         record: dict[str, Any] = {"kind": "epoch", "epoch": task.position.epoch, "step": task.position.step}
         self.history.append(record | dict(sorted(task.epoch_record.items())))
         task.epoch_record = {}
@@ -48,7 +53,7 @@ class Journal(Callback):
                     self.writer.add_scalar(name.replace("_", "/", 1), value, task.position.step)
             self.writer.flush()
 
-    def teardown(self, trainer: Trainer, task: Task, stage: str) -> None:  # type: ignore[override]
+    def teardown(self, trainer: Trainer, task: Task, stage: str) -> None:
         if self.writer is not None:
             self.writer.close()
             self.writer = None

@@ -1,5 +1,8 @@
 """How the equilibria were solved while training, and a word when that goes wrong."""
 
+# mypy: disable-error-code="override"
+# Lightning hands every hook a LightningModule; here it is always a Task.
+
 from __future__ import annotations
 
 import logging
@@ -13,8 +16,8 @@ from geq.training.task import Task
 log = logging.getLogger("geq.training")
 
 ADVICE = (
-    "what to try: a lower --learning_rate or a longer warm-up; a tighter bound of the feedback (--override bound=0.8); "
-    "more solver steps (--override max_steps=100)"
+    "what to try: a lower --learning_rate or a longer warm-up; a tighter bound of the feedback "
+    "(--override bound=0.8); more solver steps (--override max_steps=100)"
 )
 
 
@@ -29,13 +32,15 @@ class SolverStatistics(Callback):
         self.threshold = self.next_warning = threshold
         self.measures = SolverMeasures()
 
-    def on_fit_start(self, trainer: Trainer, task: Task) -> None:  # type: ignore[override]
+    def on_fit_start(self, trainer: Trainer, task: Task) -> None:
         self.measures.to(task.device)
 
-    def on_train_batch_end(self, trainer: Trainer, task: Task, outputs: Any, batch: Any, batch_idx: int) -> None:  # type: ignore[override]
+    def on_train_batch_end(
+        self, trainer: Trainer, task: Task, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
         self.measures.update(task.model, len(batch[0]))
 
-    def on_train_epoch_end(self, trainer: Trainer, task: Task) -> None:  # type: ignore[override]
+    def on_train_epoch_end(self, trainer: Trainer, task: Task) -> None:
         values = self.measures.compute()
         self.measures.reset()
         task.epoch_record |= {f"solver_{name}": value for name, value in values.items()}
@@ -44,7 +49,7 @@ class SolverStatistics(Callback):
             self.next_warning = 2 * share
             if trainer.is_global_zero:
                 log.warning(
-                    "epoch %d: %.1f %% of the samples were not solved to the tolerance (worst residual %.2g); %s",
+                    "epoch %d: %.1f %% of the samples missed the tolerance (worst residual %.2g); %s",
                     task.position.epoch,
                     100 * share,
                     values["residual"],

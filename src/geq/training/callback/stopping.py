@@ -1,5 +1,8 @@
 """Ends a run that no longer improves, and keeps its best weights."""
 
+# mypy: disable-error-code="override"
+# Lightning hands every hook a LightningModule; here it is always a Task.
+
 from __future__ import annotations
 
 from typing import Any
@@ -25,7 +28,7 @@ class EarlyStop(Callback):
     def exhausted(self, epoch: int) -> bool:
         return epoch - self.best_epoch >= self.patience
 
-    def on_validation_epoch_end(self, trainer: Trainer, task: Task) -> None:  # type: ignore[override]
+    def on_validation_epoch_end(self, trainer: Trainer, task: Task) -> None:
         accuracy = task.epoch_record["validation_accuracy"]
         if accuracy > self.best:
             # The epoch that is measured is not counted as finished yet.
@@ -33,7 +36,7 @@ class EarlyStop(Callback):
             if self.folder is not None:
                 task.model.save_pretrained(self.folder.model)
 
-    def on_train_epoch_end(self, trainer: Trainer, task: Task) -> None:  # type: ignore[override]
+    def on_train_epoch_end(self, trainer: Trainer, task: Task) -> None:
         if self.exhausted(task.position.epoch):
             trainer.should_stop = True
 

@@ -1,0 +1,103 @@
+"""``geq compare RUN RUN…``: in what runs differ, and what came of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from geq.command.option import parse
+from geq.error import OptionError
+
+HIDDEN = ("name", "runs", "data_root", "picture")
+"""Options that do not change what is trained."""
+
+RESULTS = {
+    "test_accuracy": "test accuracy (%)",
+    "test_top5": "test accuracy, top 5 (%)",
+    "test_loss": "test loss",
+    "test_steps": "solver steps",
+    "test_unconverged": "not converged (share)",
+    "parameters": "parameters",
+    "epochs": "epochs",
+    "seconds": "seconds",
+    "cpu_seconds": "CPU-seconds",
+}
+LAST = {
+    "train_loss": "last training loss",
+    "train_accuracy": "last training accuracy (%)",
+    "beta_mean": "mean β",
+}
+
+
+def declare(parser: Any) -> None:
+    parser.usage = "geq compare RUN RUN [RUN ...] [options]"
+    parser.add_argument(
+        "names", metavar="RUN", type=str, nargs="+", help="two or more runs: folders, or names below --runs"
+    )
+    parser.add_argument("--runs", type=str, default="runs", help="folder that holds the runs")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def main(arguments: list[str]) -> int:
+    asked = parse("compare", "Show in what runs differ, and what came of it.", arguments, declare)
+    if len(asked.names) < 2:
+        raise OptionError(f"compare needs two runs or more: got {len(asked.names)}; 'geq runs' lists them")
+
+    from geq.training.run import RunFolder
+
+    folders = [RunFolder.find(name, asked.runs) for name in asked.names]
+    table = {"options": differing_options(folders), "results": results(folders)}
+    if asked.json:
+        print(json.dumps({"runs": [str(folder.path) for folder in folders], **table}, indent=2))
+    else:
+        show([folder.name for folder in folders], table)
+    return 0
+
+
+def differing_options(folders: list[Any]) -> dict[str, list[Any]]:
+    """The options that are not the same in all runs."""
+    values = [folder.options().as_mapping() for folder in folders]
+    return {
+        name: [value[name] for value in values]
+        for name in values[0]
+        if name not in HIDDEN and any(value[name] != values[0][name] for value in values)
+    }
+
+
+def results(folders: list[Any]) -> dict[str, list[float | None]]:
+    """What each run reached; None where it has no such number (yet)."""
+    finals = [folder.result() or {} for folder in folders]
+    lasts = [(folder.epochs() or [{}])[-1] for folder in folders]
+    rows = {label: [final.get(name) for final in finals] for name, label in RESULTS.items()}
+    rows |= {label: [last.get(name) for last in lasts] for name, label in LAST.items()}
+    return {label: row for label, row in rows.items() if any(value is not None for value in row)}
+
+
+def written(value: Any) -> str:
+    """
+    >>> written(98.3333), written(20220), written(None), written(["patch=4"])
+    ('98.33', '20,220', '–', 'patch=4')
+    """
+    if value is None:
+        return "–"
+    if isinstance(value, (bool, str)):
+        return str(value)
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "–"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if abs(value) < 10 else f"{value:.2f}"
+
+
+def show(names: list[str], table: dict[str, dict[str, list[Any]]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    printed = Table(box=box.SIMPLE_HEAD)
+    printed.add_column("")
+    for name in names:
+        printed.add_column(name, justify="right")
+    for part in ("options", "results"):
+        for label, row in table[part].items():
+            printed.add_row(label, *map(written, row))
+        printed.add_section()
+    Console().print(printed)

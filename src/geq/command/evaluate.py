@@ -1,0 +1,82 @@
+"""``geq evaluate RUN``: measure a trained network again, on its own data or on other."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from geq.command.option import parse
+
+SUMMARY = """Measure the trained network of a run on a dataset.
+
+Only the run's folder and the data are needed, so it can be done on another machine."""
+
+
+def declare(parser: Any) -> None:
+    parser.usage = "geq evaluate RUN [options]"
+    parser.add_argument("run", type=str, help="folder of a run, or its name below --runs")
+    parser.add_argument("--runs", type=str, default="runs", help="folder that holds the runs")
+    parser.add_argument("--data", type=str | None, default=None, help="dataset; the default is the run's own")
+    parser.add_argument(
+        "--data_override",
+        type=list[str],
+        default=[],
+        help="""options of the dataset as a list, such as '["classes=unseen"]'; by default the run's own""",
+    )
+    parser.add_argument("--data_root", type=str | None, default=None, help="folder of the datasets")
+    parser.add_argument("--split", type=str, default="test", help="test, val or train")
+    parser.add_argument("--batch_size", type=int, default=250, help="changes the speed, not the result")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def main(arguments: list[str]) -> int:
+    asked = parse("evaluate", SUMMARY, arguments, declare)
+
+    from geq.model.network import Network
+    from geq.training.evaluation import evaluate
+    from geq.training.ingredient import evaluation_loader, open_split
+    from geq.training.run import RunFolder
+    from geq.training.thread import limited_threads
+
+    folder = RunFolder.find(asked.run, asked.runs)
+    model = Network.from_pretrained(folder.model)
+    options = replace(folder.options(), data_root=asked.data_root)
+    if asked.data is not None and asked.data != options.data:
+        options = replace(options, data=asked.data, data_override=())
+    if asked.data_override:
+        options = replace(options, data_override=tuple(asked.data_override))
+    dataset = open_split(options, asked.split)
+    batches = evaluation_loader(dataset, batch_size=asked.batch_size, statistics=folder.data().statistics)
+    with limited_threads(options, model):
+        result = evaluate(model, batches)
+    values = {"run": str(folder.path), "data": options.data, "split": asked.split, **result.as_mapping()}
+    if asked.json:
+        print(json.dumps(values, indent=2))
+    else:
+        show(values)
+    return 0
+
+
+def show(values: dict[str, Any]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        show_header=False,
+        title=f"{values['run']} on {values['data']} ({values['split']})",
+    )
+    table.add_column(style="bold")
+    table.add_column(justify="right")
+    table.add_row("images", f"{values['images']:,}")
+    table.add_row("accuracy", f"{values['accuracy']:.2f} %")
+    if "top5" in values:
+        table.add_row("accuracy, top 5", f"{values['top5']:.2f} %")
+    table.add_row("loss", f"{values['loss']:.4f}")
+    if "steps" in values:
+        table.add_row("solver steps", f"{values['steps']:.2f}")
+        table.add_row("worst residual", f"{values['residual']:.1e}")
+        table.add_row("not converged", f"{100 * values['unconverged']:.2f} %")
+    Console().print(table)

@@ -1,0 +1,102 @@
+"""``geq runs``: every run in a folder, with how far it is and what it reached."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from geq.command.option import parse
+
+
+def declare(parser: Any) -> None:
+    parser.add_argument("--runs", type=str, default="runs", help="folder that holds the runs")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def describe(folder: Any) -> dict[str, Any]:
+    """One run in a row; a damaged one says so instead of hiding the others."""
+    from geq.error import GeqError
+
+    try:
+        options, epochs, final = folder.options(), folder.epochs(), folder.result()
+        last = epochs[-1] if epochs else {}
+        return {
+            "name": folder.name,
+            "state": folder.state(),
+            "model": options.model,
+            "data": options.data,
+            "seed": options.seed,
+            "epoch": last.get("epoch", 0),
+            "epochs": options.epochs,
+            "accuracy": (final or last).get("test_accuracy"),
+            "validation_accuracy": max((e.get("validation_accuracy", -1.0) for e in epochs), default=-1.0),
+            "parameters": None if final is None else final["parameters"],
+            "seconds": sum(record.get("seconds", 0.0) for record in epochs),
+            "started": folder.environment().get("started"),
+        }
+    except GeqError as problem:
+        return {"name": folder.name, "state": "damaged", "problem": str(problem)}
+
+
+def main(arguments: list[str]) -> int:
+    asked = parse("runs", "List the runs in a folder, oldest first.", arguments, declare)
+
+    from pathlib import Path
+
+    from geq.training.run import RunFolder, known_runs
+
+    rows = [describe(RunFolder(Path(asked.runs) / name)) for name in known_runs(asked.runs)]
+    if asked.json:
+        print(json.dumps(rows, indent=2))
+    elif not rows:
+        print(f"no runs in {asked.runs}/ yet: start one with 'geq train'")
+    else:
+        show(rows)
+    return 0
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for title, side in {
+        "run": "left",
+        "state": "left",
+        "model": "left",
+        "data": "left",
+        "seed": "right",
+        "epoch": "right",
+        "validation": "right",
+        "test": "right",
+        "size": "right",
+        "time": "right",
+        "started": "left",
+    }.items():
+        table.add_column(title, justify=side, no_wrap=title == "run")  # type: ignore[arg-type]
+    for row in rows:
+        if row["state"] == "damaged":
+            table.add_row(row["name"], f"damaged: {row['problem']}")
+            continue
+        table.add_row(
+            row["name"],
+            row["state"],
+            row["model"],
+            row["data"],
+            str(row["seed"]),
+            f"{row['epoch']}/{row['epochs']}",
+            percent(row["validation_accuracy"] if row["validation_accuracy"] >= 0 else None),
+            percent(row["accuracy"]),
+            "–" if row["parameters"] is None else f"{row['parameters']:,}",
+            f"{row['seconds']:.0f} s",
+            str(row["started"] or "–")[:16].replace("T", " "),
+        )
+    console = Console()
+    if not console.is_terminal:
+        console.width = max(console.width, 160)  # a file has no width of its own: one line for each run
+    console.print(table)
+
+
+def percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f} %"

@@ -1,0 +1,139 @@
+"""``geq train``: train a network, or go on with an interrupted run."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from geq.command.option import parse
+from geq.error import OptionError
+from geq.training.option import GROUPS, TrainOptions
+from geq.training.preset import list_presets, preset_path
+
+if TYPE_CHECKING:
+    from geq.training.fit import Outcome
+
+SUMMARY = """Train a network. Without options: a small GEQ on scikit-learn's digits, about a minute.
+
+The options can stand in a YAML file (--config), named settings come with the package (--preset), and what is
+given after either replaces it. The run is a folder below runs/ with the model, a log, a picture and all that
+is needed to resume it."""
+
+REPEATED = ("--override", "--data_override")
+
+
+def declare(parser: Any) -> None:
+    from jsonargparse import ActionConfigFile
+
+    parser.usage = "geq train [options]"
+    parser.add_argument(
+        "--config",
+        "--preset",
+        action=ActionConfigFile,
+        help=f"a YAML file of options; or --preset with one of: {', '.join(list_presets())}",
+    )
+    parser.add_argument(
+        "--resume",
+        type=str | None,
+        default=None,
+        metavar="RUN",
+        help="go on with an interrupted run: a folder, or its name below runs/; its options stay as they are",
+    )
+    for group in GROUPS:
+        parser.add_class_arguments(group, fail_untyped=True)
+
+
+def normalised(arguments: list[str]) -> list[str]:
+    """What people type, in the form that the parser reads.
+
+    Dashes in names are underscores, a preset is a file, and a repeated --override is one list.
+
+    >>> normalised(["--num-nodes", "2", "--override", "patch=4", "--override=bound=0.8"])
+    ['--num_nodes', '2', '--override=["patch=4", "bound=0.8"]']
+    """
+    result: list[str] = []
+    collected: dict[str, list[str]] = {}
+    rest = iter(arguments)
+    for argument in rest:
+        if not argument.startswith("--"):
+            result.append(argument)
+            continue
+        flag, has_value, value = argument.partition("=")
+        flag = "--" + flag[2:].replace("-", "_")
+        if flag == "--preset" or flag in REPEATED:
+            value = value if has_value else next(rest, "")
+            if flag == "--preset":
+                result += ["--config", str(preset_path(value))]
+            else:
+                collected.setdefault(flag, []).append(value)
+        else:
+            result.append(flag + has_value + value)
+    return result + [f"{flag}={json.dumps(values)}" for flag, values in collected.items()]
+
+
+def options_from(parsed: Any) -> TrainOptions:
+    values: dict[str, Any] = {item.name: getattr(parsed, item.name) for item in fields(TrainOptions)}
+    return TrainOptions.from_mapping({k: list(v) if isinstance(v, tuple) else v for k, v in values.items()})
+
+
+def main(arguments: list[str]) -> int:
+    arguments = normalised(arguments)
+    parsed = parse("train", SUMMARY, arguments, declare)
+    if parsed.resume is not None and [
+        a for a in arguments if a.startswith("--") and not a.startswith("--resume")
+    ]:
+        raise OptionError("--resume takes the options of the run: give it alone, or start a new run")
+    options = options_from(parsed)
+
+    from rich.console import Console
+
+    from geq.training.callback.interrupt import TrainingInterrupted
+    from geq.training.fit import resume, train
+    from geq.training.run import RunFolder
+
+    logging.basicConfig(level=logging.WARNING, format="geq: %(message)s", stream=sys.stderr)
+    console = Console()
+    try:
+        if parsed.resume is not None:
+            outcome = resume(RunFolder.find(parsed.resume), console)
+        else:
+            outcome = train(options, console)
+    except TrainingInterrupted as stop:
+        console.print(str(stop), highlight=False, soft_wrap=True)
+        return 130
+    if outcome is not None:
+        show_outcome(outcome, console)
+    return 0
+
+
+def show_outcome(outcome: Outcome, console: Any) -> None:
+    """The table at the end, and what to do next."""
+    from rich import box
+    from rich.table import Table
+
+    final, options = outcome.final, outcome.folder.options()
+    table = Table(box=box.SIMPLE_HEAD, show_header=False, title=f"{options.model} on {options.data}")
+    table.add_column(style="bold")
+    table.add_column(justify="right")
+    table.add_row("test accuracy", f"{final['test_accuracy']:.2f} %")
+    if "test_top5" in final:
+        table.add_row("test accuracy, top 5", f"{final['test_top5']:.2f} %")
+    table.add_row("test loss", f"{final['test_loss']:.4f}")
+    if "test_steps" in final:
+        table.add_row("solver steps", f"{final['test_steps']:.1f}")
+        table.add_row("not converged", f"{100 * final['test_unconverged']:.2f} %")
+    table.add_row("parameters", f"{final['parameters']:,}")
+    table.add_row("epochs", str(final["epochs"]))
+    table.add_row("time", f"{final['seconds']:.0f} s ({final['cpu_seconds']:.0f} s of CPU)")
+    console.print(table)
+    path = outcome.folder.path
+    console.print(f"run      {path}", highlight=False, soft_wrap=True)
+    if Path(outcome.folder.picture).exists():
+        console.print(f"picture  {outcome.folder.picture}", highlight=False, soft_wrap=True)
+    console.print(
+        f"next     geq evaluate {path}   geq predict {path} IMAGE   geq runs", highlight=False, soft_wrap=True
+    )

@@ -1,0 +1,134 @@
+"""One picture of a run: how it trained, and where the attention of its equilibria lies."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional
+
+from geq.data.dataset import Dataset, ImageDataset
+from geq.model.network import Network
+from geq.training.durable import write_durably
+from geq.training.ingredient import evaluation_loader
+from geq.training.probe import probe
+from geq.training.run import RunFolder
+
+SHOWN = 8
+"""Test images in the picture."""
+
+
+def draw_run(folder: RunFolder, model: Network, test: Dataset) -> None:
+    """Write picture.png: curves above, attention over test images below (Gaussian kernels only)."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    images, labels = test.batch(spread_over_classes(test, SHOWN))
+    chosen = ImageDataset(images, labels, test.classes, test.statistics, test.name, test.split)
+    normalised = next(iter(evaluation_loader(chosen, batch_size=SHOWN)))[0]
+    maps = attention_maps(model, normalised)
+    with torch.no_grad():
+        predicted = model.eval()(normalised).argmax(1)
+    rows = len(maps)
+    figure = Figure(figsize=(12, 4.2 + (1.6 * (rows + 1) if rows else 0)), layout="constrained")
+    FigureCanvasAgg(figure)
+    parts: Any = figure.subfigures(2, 1, height_ratios=(4.0, 1.6 * (rows + 1))) if rows else [figure]
+    _draw_curves(parts[0], folder.epochs(), folder.name)
+    if rows:
+        titles = [
+            test.classes[int(p)] + ("" if p == label else f" (is {test.classes[int(label)]})")
+            for p, label in zip(predicted, labels, strict=True)
+        ]
+        _draw_attention(parts[1], images, maps, titles)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110)
+    write_durably(folder.picture, buffer.getvalue())
+
+
+def spread_over_classes(dataset: Dataset, number: int) -> Tensor:
+    """Indices of ``number`` images, of different classes as far as possible, the same every time."""
+    _, labels = dataset.batch(torch.arange(min(len(dataset), 500)))
+    seen: dict[int, int] = {}
+    rank = []
+    for index, label in enumerate(labels.tolist()):
+        seen[label] = seen.get(label, 0) + 1
+        rank.append((seen[label], label, index))
+    return torch.tensor([index for _, _, index in sorted(rank)[:number]])
+
+
+def attention_maps(model: Network, images: Float[Tensor, "b c h w"]) -> dict[str, Float[Tensor, "b h w"]]:
+    """β per branch, mean over the channel groups, stretched over the image; only kernels on patches."""
+    side = (int(images.shape[-2]), int(images.shape[-1]))
+    result = {}
+    for name, branch in probe(model, images).items():
+        if branch.attention is not None and branch.attention.ndim == 4:
+            mean = branch.attention.mean(1, keepdim=True)
+            label = f"{name}, {mean.shape[-2]}×{mean.shape[-1]} patches"
+            result[label] = functional.interpolate(mean, side, mode="nearest")[:, 0]
+    return result
+
+
+def _draw_curves(figure: Any, epochs: list[dict[str, Any]], title: str) -> None:
+    figure.suptitle(title)
+    has_solver = any("solver_steps" in record for record in epochs)
+    axes = figure.subplots(1, 3 if has_solver else 2)
+    monitored = "validation" if any("validation_loss" in record for record in epochs) else "test"
+    for axis, quantity, label in zip(axes, ("loss", "accuracy"), ("loss", "accuracy (%)"), strict=False):
+        for name, style in (("train", "--"), (monitored, "-")):
+            points = [(r["epoch"], r[f"{name}_{quantity}"]) for r in epochs if f"{name}_{quantity}" in r]
+            axis.plot(*zip(*points, strict=True), style, marker=".", label=name) if points else None
+        axis.set(xlabel="epoch", ylabel=label)
+        axis.legend(frameon=False)
+    if epochs and max(record["train_loss"] for record in epochs) > 0:
+        axes[0].set_yscale("log")
+    if has_solver:
+        _draw_solver(axes[2], epochs)
+    for axis in axes:
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(alpha=0.25)
+        axis.xaxis.get_major_locator().set_params(integer=True)
+
+
+def _draw_solver(axis: Any, epochs: list[dict[str, Any]]) -> None:
+    numbers = [record["epoch"] for record in epochs]
+    axis.plot(numbers, [record["solver_steps"] for record in epochs], marker=".", label="solver steps")
+    axis.set(xlabel="epoch", ylabel="evaluations of the map")
+    axis.set_ylim(bottom=0)
+    measured = [(record["epoch"], record["beta_mean"]) for record in epochs if "beta_mean" in record]
+    handles = axis.get_lines()
+    if measured:
+        right = axis.twinx()
+        right.plot(*zip(*measured, strict=True), color="tab:green", marker=".", label="mean attention β")
+        right.set(ylabel="β", ylim=(0, 1.02))
+        right.spines["top"].set_visible(False)
+        handles = [*handles, *right.get_lines()]
+    axis.legend(handles, [handle.get_label() for handle in handles], frameon=False, loc="lower right")
+
+
+def _draw_attention(figure: Any, images: Tensor, maps: dict[str, Tensor], titles: list[str]) -> None:
+    figure.suptitle(
+        "attention β of the patches: bright where the equilibrium explains the image, dark where it does not"
+    )
+    axes = figure.subplots(len(maps) + 1, len(images), squeeze=False)
+    pictures = images.permute(0, 2, 3, 1).numpy()
+    grey = pictures.mean(-1)
+    low = min(float(values.min()) for values in maps.values())
+    for column, title in enumerate(titles):
+        picture = pictures[column]
+        axes[0, column].imshow(picture[..., 0] if picture.shape[-1] == 1 else picture, cmap="gray")
+        axes[0, column].set_title(title, fontsize=9)
+        for row, values in enumerate(maps.values(), start=1):
+            shown = axes[row, column].imshow(values[column].numpy(), vmin=low, vmax=1.0, cmap="viridis")
+            # The image shines through as lightness.
+            veil = np.zeros((*grey[column].shape, 4))
+            veil[..., 3] = 0.3 * (1 - grey[column] / 255)
+            axes[row, column].imshow(veil)
+    for row, label in enumerate(["image", *maps]):
+        axes[row, 0].set_ylabel(label.replace(", ", "\n"), fontsize=8)
+    for axis in axes.flat:
+        axis.set(xticks=[], yticks=[])
+    figure.colorbar(shown, ax=list(axes[1:].flat), label="β", shrink=0.9)
