@@ -127,10 +127,23 @@ def test_an_operation_of_no_strength_changes_nothing(operation: str) -> None:
 
 @pytest.mark.parametrize("operation", rand.OPERATIONS[1:])
 def test_every_operation_does_something(operation: str) -> None:
-    images = pictures().float() / 255 * 0.6 + 0.1
+    images = pictures(side=32).float() / 255 * 0.6 + 0.1
     drawn = torch.full((len(images),), rand.OPERATIONS.index(operation))
     result = rand._apply(images.clone(), drawn, torch.full((len(images),), 0.9))
     assert (result - images).abs().amax((1, 2, 3)).min() > 0.02
+
+
+def test_posterize_and_sharpness_equal_those_of_kornia() -> None:
+    """Written out here because they are several times faster so; kornia's are the reference."""
+    enhance = pytest.importorskip("kornia").enhance
+    images = pictures(side=20).float() / 255
+    for strength in (-0.9, -0.3, 0.0, 0.4, 1.0):
+        each = torch.full((len(images),), strength)
+        bits = (8 - 4 * each.abs()).round().int()
+        expected = enhance.posterize(images, bits)
+        assert torch.allclose(rand._recolour(images, "posterize", each), expected, atol=1e-6)
+        expected = enhance.sharpness(images, 1 + rand.ENHANCE * each)
+        assert torch.allclose(rand._recolour(images, "sharpness", each).clamp(0, 1), expected, atol=1e-5)
 
 
 def test_operations_move_as_their_names_say() -> None:

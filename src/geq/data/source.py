@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Literal, cast
+from typing import Literal, cast
 
 from geq.data.cifar import LAYOUTS
 from geq.data.idx import FOLDERS, find_idx_folder
@@ -202,13 +203,13 @@ def _check(path: Path, expected: str) -> FileCheck:
         return FileCheck(path, "missing", expected)
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            found = md5_of(cast(BinaryIO, file))
+            found = md5_of(file)
     except (OSError, EOFError, zlib.error):
         return FileCheck(path, "differs", expected, "unreadable")
     return FileCheck(path, "ok" if found == expected else "differs", expected, found)
 
 
-def md5_of(file: BinaryIO) -> str:
+def md5_of(file: io.BufferedIOBase) -> str:
     """md5 tells damage apart from the official file, which is what it is used for here.
 
     It is not a signature.

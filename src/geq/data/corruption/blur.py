@@ -27,11 +27,10 @@ def gaussian_blur(image: Picture, deviation: float, random: np.random.Generator)
 
 def disk(radius: float, deviation: float) -> Float[np.ndarray, "side side"]:
     """A lens's circle of confusion, its rim softened by a 3×3 Gaussian of ``deviation`` pixels."""
-    reach = max(8, math.ceil(radius))
+    reach = math.ceil(radius) + 2
     offsets = np.arange(-reach, reach + 1)
     inside = offsets[:, None] ** 2 + offsets[None, :] ** 2 <= radius**2
-    size = (3, 3) if radius <= 8 else (5, 5)
-    return np.asarray(cv2.GaussianBlur(inside / inside.sum(), ksize=size, sigmaX=deviation))
+    return np.asarray(cv2.GaussianBlur(inside / inside.sum(), ksize=(3, 3), sigmaX=deviation))
 
 
 def defocus_blur(image: Picture, lens: tuple[float, float], random: np.random.Generator) -> Picture:

@@ -22,6 +22,7 @@ TEXTURES = 5
 BRIGHTNESS = (0.42, 0.52, 0.62, 0.72, 0.80)
 """Mean of each texture, from clear ferns on dark glass to a window that is nearly white."""
 SPREAD = 0.22
+FERNS = 48
 TINT = np.array([0.93, 1.0, 1.06])
 
 
@@ -38,10 +39,6 @@ def frost(image: Picture, cover: tuple[float, float], random: np.random.Generato
 def texture(number: int, side: int) -> Float[np.ndarray, "side side 3"]:
     """Texture ``number``, the same on every machine and for every seed; about ``side``/4 pixels to a fern."""
     random = np.random.default_rng([2019, number])
-    ferns = np.zeros((side, side), dtype=np.float32)
-    for _ in range(48):
-        start = random.uniform(0, side, size=2)
-        _grow(ferns, start, random.uniform(0, 2 * math.pi), side / 4, side / 128, 3, random)
     rime = sum(
         (
             gaussian_filter(random.normal(size=(side, side)), scale, mode="wrap") * scale
@@ -49,7 +46,7 @@ def texture(number: int, side: int) -> Float[np.ndarray, "side side 3"]:
         ),
         start=np.zeros((side, side)),
     )
-    layer = _standard(cv2.GaussianBlur(ferns, (3, 3), 0.6)) + 0.8 * _standard(rime)
+    layer = _standard(cv2.GaussianBlur(_ferns(side, random), (3, 3), 0.6)) + 0.8 * _standard(rime)
     grey = np.clip(BRIGHTNESS[number] + SPREAD * _standard(layer), 0, 1)
     return np.asarray(np.clip(grey[..., None] * TINT, 0, 1))
 
@@ -58,36 +55,26 @@ def _standard(layer: Float[np.ndarray, "side side"]) -> Float[np.ndarray, "side 
     return np.asarray((layer - layer.mean()) / layer.std(), dtype=float)
 
 
-def _grow(
-    canvas: Float[np.ndarray, "side side"],
-    start: Float[np.ndarray, "2"],
-    angle: float,
-    length: float,
-    thickness: float,
-    generations: int,
-    random: np.random.Generator,
-) -> None:
-    """Draw a stem that bends a little, and its side branches, onto ``canvas``."""
-    pieces = 2 * generations
-    point = start
-    for piece in range(pieces):
-        angle += random.normal(scale=0.06)
-        end = point + length / pieces * np.array([math.cos(angle), math.sin(angle)])
-        light = (0.35 + 0.65 * random.random()) * (1 - 0.5 * piece / pieces)
-        # Coordinates are whole numbers of sixteenths of a pixel (shift=4).
-        cv2.line(
-            canvas,
-            [int(16 * value) for value in point],
-            [int(16 * value) for value in end],
-            color=light,
-            thickness=max(1, round(thickness)),
-            lineType=cv2.LINE_8,
-            shift=4,
-        )
-        point = end
-        if generations > 1:
-            for side in (-1, 1):
+def _ferns(side: int, random: np.random.Generator) -> Float[np.ndarray, "side side"]:
+    """Stems that bend a little and fade along their way, with side branches that have side branches."""
+    canvas = np.zeros((side, side), dtype=np.float32)
+    growing = [
+        (*random.uniform(0, side, size=2).tolist(), random.uniform(0, 2 * math.pi), side / 4, side / 128, 3)
+        for _ in range(FERNS)
+    ]
+    while growing:
+        x, y, angle, length, thickness, generation = growing.pop()
+        pieces = 2 * generation
+        for piece in range(pieces):
+            angle += random.normal(scale=0.06)
+            end_x = x + length / pieces * math.cos(angle)
+            end_y = y + length / pieces * math.sin(angle)
+            light = (0.35 + 0.65 * random.random()) * (1 - 0.5 * piece / pieces)
+            # Coordinates are whole numbers of sixteenths of a pixel (shift=4).
+            start, end = [int(16 * x), int(16 * y)], [int(16 * end_x), int(16 * end_y)]
+            cv2.line(canvas, start, end, color=light, thickness=max(1, round(thickness)), shift=4)
+            x, y = end_x, end_y
+            for turn in (-math.pi / 3, math.pi / 3) if generation > 1 else ():
                 reach = length * (0.45 - 0.35 * piece / pieces) * random.uniform(0.6, 1.0)
-                _grow(
-                    canvas, point, angle + side * math.pi / 3, reach, thickness / 2, generations - 1, random
-                )
+                growing.append((x, y, angle + turn, reach, thickness / 2, generation - 1))
+    return canvas

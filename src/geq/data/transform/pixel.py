@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 from torch.nn import functional
 
 from geq.data.dataset import Statistics
-from geq.data.transform.kind import Images, Masks, Transform
+from geq.data.transform.kind import Images, Masks, NewImages, NewMasks, Transform
 from geq.error import InputError, OptionError
 
 
@@ -71,10 +71,10 @@ class Resize(Transform):
     def size(self) -> tuple[int, int]:
         return self.height, self.width or self.height
 
-    def __call__(self, images: Images, generator: Generator) -> Images:
+    def __call__(self, images: Images, generator: Generator) -> NewImages:
         return functional.interpolate(images, self.size, mode="bilinear", antialias=True, align_corners=False)
 
-    def with_masks(self, images: Images, masks: Masks, generator: Generator) -> tuple[Images, Masks]:
+    def with_masks(self, images: Images, masks: Masks, generator: Generator) -> tuple[NewImages, NewMasks]:
         # Labels up to 255 are exact in float32, which interpolation needs.
         labels = functional.interpolate(masks[:, None].float(), self.size, mode="nearest-exact")
         return self(images, generator), labels[:, 0].long()

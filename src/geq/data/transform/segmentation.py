@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 from torch.nn import functional
 
 from geq.data.segmentation import IGNORE
-from geq.data.transform.kind import Images, Masks, Transform
+from geq.data.transform.kind import Images, Masks, NewImages, NewMasks, Transform
 from geq.data.transform.pixel import as_float
 from geq.error import OptionError
 
@@ -37,12 +37,10 @@ class SegmentationCrop(Transform):
                 f"got {self.height} × {self.width}, {self.scale}"
             )
 
-    def __call__(self, images: Images, generator: Generator) -> Float[Tensor, "b c h w"]:
+    def __call__(self, images: Images, generator: Generator) -> NewImages:
         return self._image(images, self._grid(images, generator))
 
-    def with_masks(
-        self, images: Images, masks: Masks, generator: Generator
-    ) -> tuple[Float[Tensor, "b c height width"], Masks]:
+    def with_masks(self, images: Images, masks: Masks, generator: Generator) -> tuple[NewImages, NewMasks]:
         grid = self._grid(images, generator)
         # grid_sample fills the outside with 0: shift the labels so that 0 means IGNORE. They are exact in
         # float32.
