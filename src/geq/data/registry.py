@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, cast
 
@@ -14,6 +14,7 @@ from geq.data.folder import IMAGENET_STATISTICS, FolderDataset, read_image_folde
 from geq.data.hub import HubDataset, read_hub
 from geq.data.idx import STATISTICS as MNIST_STATISTICS
 from geq.data.idx import read_mnist
+from geq.data.option import DatasetOptions
 from geq.data.protocol import first_classes, hold_out, subset_by_size, superclasses
 from geq.data.root import data_root
 from geq.data.segmentation import (
@@ -23,45 +24,10 @@ from geq.data.segmentation import (
     read_camvid,
     read_cityscapes,
 )
-from geq.error import CheckedOptions, DataError, OptionError, unknown_name
+from geq.error import DataError, OptionError, unknown_name
 
 AnyDataset = ImageDataset | FolderDataset | HubDataset | SegmentationDataset
 Official = Literal["train", "test"]
-
-
-@dataclass(frozen=True)
-class DatasetOptions(metaclass=CheckedOptions):
-    """How a dataset is to be read; the keyword options of :func:`load_dataset`.
-
-    labels: ``coarse`` gives CIFAR-100 its 20 super-classes.
-    classes: ``known`` and ``unseen`` are the two parts of the papers' protocols (CIFAR-10: first and last
-        five classes; CIFAR-100: super-classes, first four and fifth sub-class).
-    validation: share (below 1) or number of images held out of train as ``val``. None: the dataset's own
-        ``val`` split where it has one, else a tenth. 0: train is the whole official set and there is no
-        ``val``.
-    validation_seed: which images are held out.
-    subset, subset_seed: keep that many images, stratified.
-    folder: for ``imagefolder`` and ``hub``, the folder to read, below the data root or absolute.
-    class_list: a text file of class folders to take, in order.
-    image_size: side of the square that images of varying size are brought to.
-    image_column, label_column: for ``hub``, where the types of the columns do not tell.
-    """
-
-    labels: Literal["fine", "coarse"] = "fine"
-    classes: Literal["all", "known", "unseen"] = "all"
-    validation: float | int | None = None
-    validation_seed: int = 0
-    subset: int | None = None
-    subset_seed: int = 0
-    folder: Path | str | None = None
-    class_list: Path | str | None = None
-    image_size: int | None = None
-    image_column: str | None = None
-    label_column: str | None = None
-
-    def changed(self) -> set[str]:
-        """Names of the options that differ from their default."""
-        return {field.name for field in fields(self) if getattr(self, field.name) != field.default}
 
 
 Reader = Callable[[Split, Path, DatasetOptions], AnyDataset]
