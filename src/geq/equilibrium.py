@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from geq.cell import Cell, ClosedFormCell, ProximalCell, StationaryMap
+from geq.cell import Cell, ClosedFormCell, FeatureMap, ProximalCell, ProximalMap, StationaryMap
 from geq.error import CheckedOptions, InputError, OptionError, unknown_name
 from geq.gradient import Gradient, Implicit, Unrolled
 from geq.gradient.base import Once
 from geq.problem import HiddenProblem, WellPosedness
-from geq.solver import Anderson, Picard, Solution, Solver, fixed_point
+from geq.solver import FISTA, Anderson, Picard, ProximalGradient, Solution, Solver, fixed_point
 from geq.solver.fixed_point import ON_FAILURE
 from geq.solver.state import Packing, State, parts_of
 
@@ -77,7 +77,6 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
             )
         return self.cell.problem
 
-    @torch.compiler.disable
     def forward(self, x: Any, z0: State | None = None) -> Any:
         """The equilibrium for x, connected to the graph of x and of the parameters.
 
@@ -86,6 +85,14 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
             z0: where to start (a warm start, cast to the precision of the state); default the cell's initial
                 state.
         """
+        if torch.compiler.is_compiling():
+            from geq.compiled import eager_forward
+
+            return eager_forward(self, x, z0)
+        return self.evaluate(x, z0)
+
+    def evaluate(self, x: Any, z0: State | None = None) -> Any:
+        """What ``forward`` does, outside of ``torch.compile``."""
         with full_precision(x) as x:
             fn, start = self._prepare(x, z0)
             z = self._differentiable(fn, start) if torch.is_grad_enabled() else self._find(fn, start).value
@@ -155,11 +162,25 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
             # An unrolled layer is its iterations: it ends after them, wherever that is.
             start = self.gradient.iterate(fn, start)
             solver, max_steps, on_failure = Picard(), 1, "ignore"
+        features = self._features(fn)
+        if features is not None:
+            assert isinstance(start, Tensor)
+            start, tol = features.start(start), tol * features.tolerance_factor
         solution = fixed_point(
-            fn, start, solver, tol=tol, max_steps=max_steps, on_failure=on_failure, trace=trace
+            features or fn, start, solver, tol=tol, max_steps=max_steps, on_failure=on_failure, trace=trace
         )
         self._remember(solution)
+        if features is not None:
+            assert isinstance(solution.value, Tensor)
+            solution = replace(solution, value=features.state(solution.value))
         return solution
+
+    def _features(self, fn: StationaryMap) -> FeatureMap | None:
+        """The smaller equation in Wz, where the map has one and the solver can take it."""
+        takes_any_map = not isinstance(self.solver, (ProximalGradient, FISTA))
+        if isinstance(fn, ProximalMap) and takes_any_map and not isinstance(self.gradient, Unrolled):
+            return fn.features()
+        return None
 
     def _differentiable(self, fn: StationaryMap, start: State) -> State:
         if isinstance(self.gradient, Unrolled):

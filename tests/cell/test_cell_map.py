@@ -94,7 +94,7 @@ def test_linearisation_is_the_jacobian(cell: type[geq.Cell]) -> None:
     s, image, slope = fn.split(z.requires_grad_())
 
     def attraction(state: Tensor) -> Tensor:
-        return fn.linearise(state)[0]
+        return fn.split(state)[0]
 
     H = torch.autograd.functional.jacobian(attraction, z)[0, :, 0]
     J = torch.autograd.functional.jacobian(fn, z)[0, :, 0]

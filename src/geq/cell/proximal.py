@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geq.cell.base import Cell, StationaryMap
+from geq.cell.closed_form import ClosedLinearisation, FeatureMap, has_closed_derivatives
 from geq.error import OptionError
 from geq.problem.certificate import WellPosedness
 from geq.problem.hidden import HiddenProblem
@@ -64,6 +65,10 @@ class ProximalMap(StationaryMap):
 
     cell: ProximalCell
 
+    def __init__(self, cell: ProximalCell, context: Any) -> None:
+        super().__init__(cell, context)
+        self._features: FeatureMap | None = None
+
     def with_step(self, step: float) -> Callable[[Tensor], Tensor]:
         """F with F(z) − z the generalised gradient mapping of a proximal step of this size.
 
@@ -80,10 +85,23 @@ class ProximalMap(StationaryMap):
 
         return mapping
 
-    def linearise(self, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """``(s, T, D)`` at z: s = ∇S(z), T = prox(s), both with graph, and the diagonal D = prox'(s) of T's
-        Jacobian D·∂s/∂z.
+    def features(self) -> FeatureMap | None:
+        """The equivalent, smaller equation in u = Wz, where there is one."""
+        if self._features is None and isinstance(self.cell, ClosedFormCell):
+            self._features = FeatureMap.of(self.cell.problem, self.context)
+        return self._features
 
+    def linearise(self, z: Tensor) -> ClosedLinearisation | None:
+        """The derivatives at z in closed form, where they are known."""
+        problem = self.cell.problem
+        if not isinstance(self.cell, ClosedFormCell) or not has_closed_derivatives(problem, self.context):
+            return None
+        return ClosedLinearisation(problem, self.context, z, z_is_image=self._features is not None)
+
+    def split(self, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """``(s, T, D)`` at z, for derivatives by autograd.
+
+        s = ∇S(z) and T = prox(s), both with graph, and the diagonal D = prox'(s) of T's Jacobian D·∂s/∂z.
         ∂s/∂z is the Hessian of S, hence symmetric: what lets conjugate gradients solve the adjoint system.
         """
         s = self.cell.attraction(z, self.context)

@@ -2,14 +2,14 @@
 
 At a fixed point z* = T(z*; θ) the derivative of a loss is ∂T/∂θᵀu with the *adjoint* u = (I − Jᵀ)⁻¹g, g =
 dL/dz*, J = ∂T/∂z. The gradients of this package differ only in how they find or approximate u, so they share
-one autograd function: it evaluates T once at z* with a graph, and hands u to that graph in backward.
+one autograd function: in backward it finds u and hands it on to what T depends on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -21,19 +21,49 @@ Map = Callable[[Any], Any]
 Record = Callable[[Solution], None]
 
 
-class Linearisation:
-    """T at z*, with what an adjoint method may ask of it."""
+@runtime_checkable
+class Linearisation(Protocol):
+    """T at z*, as the adjoint methods see it; a map may bring its own by ``linearise(z)``."""
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """What T depends on besides z, with its graph."""
+
+    @property
+    def slope(self) -> Tensor | None:
+        """The diagonal D where J = D·H with a symmetric H; None where that is not known."""
+
+    def transposed_jacobian(self, u: Tensor) -> Tensor:
+        """Jᵀu."""
+
+    def hessian(self, w: Tensor) -> Tensor:
+        """H·w; only asked for where there is a slope."""
+
+    def pull_back(self, u: Tensor) -> tuple[Tensor, ...]:
+        """∂T/∂inputᵀ·u for every input."""
+
+
+class AutogradLinearisation:
+    """T at z* with a graph of one evaluation, for any map; its one input is T itself.
+
+    Where the map can be split into prox and attraction (see :class:`~geq.cell.ProximalMap`) the symmetric
+    structure is used.
+    """
 
     def __init__(self, fn: Map, z: Tensor) -> None:
         with torch.enable_grad():
             self.z = z.detach().requires_grad_()
-            linearise = getattr(fn, "linearise", None)
+            split = getattr(fn, "split", None)
             self.attraction: Tensor | None = None
             self.slope: Tensor | None = None
-            if linearise is None:
+            if split is None:
                 self.image: Tensor = fn(self.z)
             else:
-                self.attraction, self.image, self.slope = linearise(self.z)
+                self.attraction, self.image, self.slope = split(self.z)
+        self.inputs = (self.image,)
+
+    def pull_back(self, u: Tensor) -> tuple[Tensor, ...]:
+        return (u,)
 
     def transposed_jacobian(self, u: Tensor) -> Tensor:
         """Jᵀu."""
@@ -64,14 +94,16 @@ class _Attach(torch.autograd.Function):
     """Value z*, gradient by the adjoint."""
 
     @staticmethod
-    def forward(ctx: Any, image: Tensor, z: Tensor, adjoint: Callable[[Tensor], Tensor]) -> Tensor:
-        ctx.adjoint = adjoint
+    def forward(
+        ctx: Any, z: Tensor, at: Linearisation, adjoint: Callable[[Tensor], Tensor], *inputs: Tensor
+    ) -> Tensor:
+        ctx.at, ctx.adjoint = at, adjoint
         return z.view_as(z)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second_derivative()
-        return ctx.adjoint(grad), None, None
+        return None, None, None, *ctx.at.pull_back(ctx.adjoint(grad))
 
 
 class Once(torch.autograd.Function):
@@ -99,11 +131,14 @@ class Gradient(metaclass=CheckedOptions):
         """z, connected to everything that ``fn`` depends on.
 
         Args:
-            fn: the map; may have ``linearise`` (see :class:`~geq.cell.ProximalMap`).
+            fn: the map; may have ``linearise`` and ``split`` (see :class:`~geq.cell.ProximalMap`).
             z: its fixed point.
             record: called in backward with the :class:`~geq.Solution` of the adjoint system.
         """
-        at = Linearisation(fn, z)
-        if not at.image.requires_grad:
+        linearise = getattr(fn, "linearise", None)
+        at: Linearisation | None = None if linearise is None else linearise(z)
+        if at is None:
+            at = AutogradLinearisation(fn, z)
+        if not any(tensor.requires_grad for tensor in at.inputs):
             return z
-        return _Attach.apply(at.image, z, lambda grad: self.adjoint(at, grad, record))
+        return _Attach.apply(z, at, lambda grad: self.adjoint(at, grad, record), *at.inputs)

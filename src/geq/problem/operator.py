@@ -33,6 +33,10 @@ class LinearMap:
     def adjoint(self, y: Tensor) -> Tensor:
         return self.operator.apply_adjoint(self.weight, y)
 
+    def weight_gradient(self, z: Tensor, y: Tensor) -> Tensor:
+        """Gradient of ⟨y, Az⟩ in the weight."""
+        return self.operator.weight_gradient(self.weight, z, y)
+
 
 class Operator(nn.Module, metaclass=CheckedOptions):
     """Base class of :class:`Dense` and :class:`Conv2d`.
@@ -71,6 +75,10 @@ class Operator(nn.Module, metaclass=CheckedOptions):
         raise NotImplementedError
 
     def apply_adjoint(self, weight: Tensor, y: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def weight_gradient(self, weight: Tensor, z: Tensor, y: Tensor) -> Tensor:
+        """Gradient of ⟨y, Az⟩ in the weight."""
         raise NotImplementedError
 
     def argument_shape(self, like: Tensor) -> tuple[int, ...]:
@@ -134,6 +142,9 @@ class Dense(Operator):
 
     def apply_adjoint(self, weight: Tensor, y: Tensor) -> Tensor:
         return F.linear(y, weight.t())
+
+    def weight_gradient(self, weight: Tensor, z: Tensor, y: Tensor) -> Tensor:
+        return y.flatten(0, -2).t() @ z.flatten(0, -2)
 
     def argument_shape(self, like: Tensor) -> tuple[int, ...]:
         return (1, self.in_channels)
@@ -213,6 +224,15 @@ class Conv2d(Operator):
         if self.padding == "zeros":
             return F.conv_transpose2d(y, weight, padding=self.margin)
         return F.conv2d(self.pad(y), weight.flip(2, 3).transpose(0, 1))
+
+    def weight_gradient(self, weight: Tensor, z: Tensor, y: Tensor) -> Tensor:
+        # As the backward of the convolution computes it, asked for the weight alone.
+        zeros = self.padding == "zeros"
+        argument, margin = (z, self.margin) if zeros else (self.pad(z), 0)
+        ones, none, wanted = [1, 1], [0, 0], [False, True, False]
+        return torch.ops.aten.convolution_backward(
+            y, argument, weight, None, ones, [margin, margin], ones, False, none, 1, wanted
+        )[1]
 
     def argument_shape(self, like: Tensor) -> tuple[int, ...]:
         return (1, self.in_channels, int(like.shape[-2]), int(like.shape[-1]))

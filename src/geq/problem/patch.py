@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from geq.error import InputError, OptionError
+from geq.problem import patch_kernel
 from geq.problem.gamma import GammaRule, as_gamma_rule
 from geq.problem.similarity import BoundRadial, RadialSimilarity
 
@@ -116,10 +117,50 @@ class BoundPatchGaussian(BoundRadial):
         return (d * projected).sum(-1).flatten(1)
 
     def grad(self, u: Tensor) -> Tensor:
+        if patch_kernel.usable(self.v, len(self.gram)):
+            return self.fused(u)[0]
         d, projected = self.cut(u)
         gamma = self.gamma.view(-1, *[1] * (d.dim() - 1))
         weight = torch.exp(-gamma * (d * projected).sum(-1, keepdim=True))
         return from_patches(weight * projected, self.similarity.patch, self.similarity.channel_split)
+
+    def fused(
+        self, u: Tensor, direction: Tensor | None = None, gradients: bool = False
+    ) -> tuple[Tensor, ...]:
+        """The compiled twin of what follows."""
+        sizes = self.similarity.patch, self.similarity.channel_split
+        return patch_kernel.run(self.v, u, self.gram, self.gamma, *sizes, direction, gradients)
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        return self.v, self.gram, self.gamma
+
+    def product(self, u: Tensor, q: Tensor) -> Tensor:
+        if patch_kernel.usable(self.v, len(self.gram)):
+            return self.fused(u, q)[0].neg_()
+        sizes = self.similarity.patch, self.similarity.channel_split
+        d, projected = self.cut(u)
+        gamma = self.gamma.view(-1, *[1] * (d.dim() - 1))
+        cut = to_patches(q, *sizes)
+        weight = torch.exp(-gamma * (d * projected).sum(-1, keepdim=True))
+        along = (projected * cut).sum(-1, keepdim=True)
+        return from_patches(weight * (2 * gamma * along * projected - cut @ self.gram), *sizes)
+
+    def pull_back(self, u: Tensor, y: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        if patch_kernel.usable(self.v, len(self.gram)):
+            in_v, value, in_gram, in_gamma = self.fused(u, y, gradients=True)
+            return value, (in_v, in_gram, self.reduced(in_gamma))
+        sizes = self.similarity.patch, self.similarity.channel_split
+        d, projected = self.cut(u)
+        gamma = self.gamma.view(-1, *[1] * (d.dim() - 1))
+        cut = to_patches(y, *sizes)
+        square = (d * projected).sum(-1, keepdim=True)
+        weight = torch.exp(-gamma * square)
+        along = (projected * cut).sum(-1, keepdim=True)
+        in_gram = (weight * d).flatten(0, -2).t() @ (cut - gamma * along * d).flatten(0, -2)
+        in_gamma = -(weight * square * along).flatten(1).sum(1)
+        value = from_patches(weight * projected, *sizes)
+        return value, (-self.product(u, y), in_gram, self.reduced(in_gamma))
 
     def attention(self, u: Tensor) -> Tensor:
         """β as ``(batch, channel groups, rows, columns)`` of patches."""

@@ -244,6 +244,23 @@ class BoundRadial(BoundSimilarity):
         """β = e^{−γq}, one weight per patch."""
         return torch.exp(-self.gamma * self.distances(u))
 
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """What ``grad`` depends on besides u, with its graph."""
+        raise NotImplementedError
+
+    def product(self, u: Tensor, q: Tensor) -> Tensor:
+        """∂grad/∂u·q, a symmetric product, in closed form and without a graph."""
+        raise NotImplementedError
+
+    def pull_back(self, u: Tensor, y: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """``grad(u)``, and the gradients of ⟨y, grad(u)⟩ in :attr:`inputs`, the first of which is v."""
+        raise NotImplementedError
+
+    def reduced(self, per_sample_gradient: Tensor) -> Tensor:
+        """A gradient in γ, summed to γ's own shape."""
+        return per_sample_gradient.sum() if self.gamma.dim() == 0 else per_sample_gradient.view_as(self.gamma)
+
     def value(self, u: Tensor) -> Tensor:
         q = self.distances(u)
         # For γ = 0 the limit, up to the constant 1/2γ.
@@ -282,7 +299,26 @@ class BoundGaussian(BoundRadial):
         return per_sample((self.v - u).square()).unsqueeze(1)
 
     def grad(self, u: Tensor) -> Tensor:
+        difference, weight, _ = self.weighted(u)
+        return weight * difference
+
+    def weighted(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """d = v − u, β and γ, the last two with d's axes."""
         difference = self.v - u
-        q = per_sample(difference.square()).unsqueeze(1)
-        weight = torch.exp(-self.gamma * q)
-        return weight.view(-1, *[1] * (u.dim() - 1)) * difference
+        column = (-1, *[1] * (u.dim() - 1))
+        weight = torch.exp(-self.gamma * per_sample(difference.square()).unsqueeze(1))
+        return difference, weight.view(column), self.gamma.view(column)
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        return self.v, self.gamma
+
+    def product(self, u: Tensor, q: Tensor) -> Tensor:
+        d, weight, gamma = self.weighted(u)
+        along = per_sample(d * q).view_as(weight)
+        return weight * (2 * gamma * along * d - q)
+
+    def pull_back(self, u: Tensor, y: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        d, weight, _ = self.weighted(u)
+        along, square = per_sample(d * y), per_sample(d.square())
+        return weight * d, (-self.product(u, y), self.reduced(-weight.flatten() * square * along))

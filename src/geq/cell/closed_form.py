@@ -1,0 +1,131 @@
+"""What the closed-form cells know beyond their value: a smaller equation, and derivatives without a graph.
+
+With a kernel on features the map is T = A∘B, B(z) = Wz and A(u) = prox(Wᵀm(u)), m = ∂S/∂u. The fixed points
+of B∘A are those of T seen through W, and z = A(u) brings them back. Features have fewer channels than states,
+so the solver's history, its inner products and its memory traffic shrink, and the convolutions stay the same.
+
+The relative residual of u bounds that of z = A(u): with r = B(A(u)) − u, T(z) − z = A(u + r) − A(u), so
+‖T(z) − z‖ ≤ ‖W‖‖r‖ (m and the prox are 1-Lipschitz), and ‖u + r‖ = ‖Wz‖ ≤ ‖W‖‖z‖. Together
+‖T(z) − z‖/‖z‖ ≤ ‖W‖²·‖r‖/‖u + r‖. A norm rule that bounds ‖W‖ is therefore what allows the smaller equation;
+for a bound above 1 its tolerance is tightened by the square.
+"""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+from geq.problem.hidden import Context, HiddenProblem
+from geq.problem.norm import OperatorNorm
+from geq.problem.penalty import Box, NoPenalty
+from geq.problem.similarity import BoundRadial, Linear
+
+
+def has_closed_derivatives(problem: HiddenProblem, c: object) -> bool:
+    """Whether the two classes below know this problem: its own score, and a kernel they have formulas for."""
+    return (
+        type(problem).score is HiddenProblem.score
+        and type(problem).attraction is HiddenProblem.attraction
+        and isinstance(c, Context)
+        and (isinstance(c.similarity, BoundRadial) or type(problem.similarity) is Linear)
+    )
+
+
+class FeatureMap:
+    """u ↦ W·A(u), the equation in the features."""
+
+    def __init__(self, problem: HiddenProblem, c: Context) -> None:
+        self.c, self.penalty = c, problem.penalty
+        self.on_features = problem.similarity.acts_on == "features"
+        norm = problem.W.norm
+        self.tolerance_factor = 1 / max(1.0, norm.bound**2) if isinstance(norm, OperatorNorm) else math.nan
+        self._last: tuple[Tensor, Tensor] | None = None
+
+    @classmethod
+    def of(cls, problem: HiddenProblem, c: object) -> FeatureMap | None:
+        """None where the equation in the features is not known, not smaller, or not certain to bound the
+        state's.
+        """
+        W = problem.W
+        if not has_closed_derivatives(problem, c) or not isinstance(W.norm, OperatorNorm):
+            return None
+        return cls(problem, c) if isinstance(c, Context) and W.out_channels < W.in_channels else None
+
+    def start(self, z: Tensor) -> Tensor:
+        return self.c.W(z)
+
+    def state(self, u: Tensor) -> Tensor:
+        """z = A(u); the last one is kept, because a solve ends by asking for it."""
+        # The same memory is the same u: it is held here, so that nothing else can have taken its place.
+        if self._last is not None and self._last[0].data_ptr() == u.data_ptr() and u.numel():
+            return self._last[1]
+        if self.on_features:
+            s = self.c.W.adjoint(self.c.similarity.grad(u))
+        else:
+            s = self.c.injection + self.c.W.adjoint(u)
+        z = self.penalty.prox(s)
+        self._last = (u, z)
+        return z
+
+    def __call__(self, u: Tensor) -> Tensor:
+        return self.c.W(self.state(u))
+
+
+class ClosedLinearisation:
+    """T at z*, with the Hessian of S and the gradients in every input in closed form.
+
+    Nothing is evaluated before backward asks for it, and no graph is kept: of a solve only z* stays in
+    memory.
+    """
+
+    def __init__(self, problem: HiddenProblem, c: Context, z: Tensor, z_is_image: bool) -> None:
+        self.c, self.z, self.penalty = c, z.detach(), problem.penalty
+        self.kernel = c.similarity if isinstance(c.similarity, BoundRadial) else None
+        self.inputs = (c.W.weight, *(self.kernel.inputs if self.kernel is not None else (c.injection,)))
+        # A projection leaves its own image alone, so its slope can be read off z.
+        self._reads_slope = z_is_image and isinstance(problem.penalty, (Box, NoPenalty))
+        self._features: Tensor | None = None
+        self._slope: Tensor | None = None
+
+    @property
+    def features(self) -> Tensor:
+        """u = Wz*."""
+        if self._features is None:
+            self._features = self.c.W(self.z)
+        return self._features
+
+    @property
+    def slope(self) -> Tensor:
+        """D, the diagonal of prox'."""
+        if self._slope is None:
+            self._slope = self.penalty.slope(self.z if self._reads_slope else self._attraction())
+        return self._slope
+
+    def _attraction(self) -> Tensor:
+        W = self.c.W
+        if self.kernel is not None:
+            return W.adjoint(self.kernel.grad(self.features))
+        return self.c.injection + W.adjoint(self.features)
+
+    def hessian(self, w: Tensor) -> Tensor:
+        """∇²S·w."""
+        W = self.c.W
+        image = W(w)
+        return W.adjoint(image if self.kernel is None else self.kernel.product(self.features, image))
+
+    def transposed_jacobian(self, u: Tensor) -> Tensor:
+        """Jᵀu = ∇²S·D·u."""
+        return self.hessian(self.slope * u)
+
+    def pull_back(self, u: Tensor) -> tuple[Tensor, ...]:
+        """∂T/∂inputᵀ·u for every input."""
+        W = self.c.W
+        w = self.slope * u
+        y = W(w)
+        if self.kernel is None:
+            # ⟨w, v + WᵀWz⟩ = ⟨w, v⟩ + ⟨Ww, Wz⟩
+            return W.weight_gradient(w, self.features) + W.weight_gradient(self.z, y), w
+        # ⟨w, Wᵀm(Wz)⟩ = ⟨Ww, m⟩, and m depends on Wz as it does on −v
+        m, gradients = self.kernel.pull_back(self.features, y)
+        return W.weight_gradient(w, m) - W.weight_gradient(self.z, gradients[0]), *gradients
