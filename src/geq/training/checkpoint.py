@@ -62,11 +62,6 @@ class Checkpoint:
     def load(cls, path: Path) -> Checkpoint:
         try:
             content = path.read_bytes()
-        except FileNotFoundError:
-            raise CheckpointError(
-                f"there is nothing to resume in {path.parent}: it has no {path.name} (the first one comes "
-                "after the first epoch, or see --checkpoint_steps); start the run again"
-            ) from None
         except OSError as problem:
             raise CheckpointError(f"{path} cannot be read: {problem}") from problem
         body, digest = content[:-DIGEST], content[-DIGEST:]

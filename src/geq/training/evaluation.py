@@ -47,9 +47,8 @@ def evaluate(model: Network, batches: BatchLoader) -> EvaluationResult:
             f"{len(batches.dataset.classes)}: choose the data that it was trained on"
         )
     device = next(model.parameters()).device
-    measures, solver = ClassificationMeasures(model.num_classes).to(device), SolverMeasures().to(device)
-    for metric in (*measures.members().values(), *solver.members().values()):
-        metric.sync_on_compute = False
+    measures = ClassificationMeasures(model.num_classes, shared=False).to(device)
+    solver = SolverMeasures(shared=False).to(device)
     was_training = model.training
     model.eval()
     try:

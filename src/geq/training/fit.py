@@ -86,11 +86,13 @@ def resume(folder: RunFolder, console: Console | None = None) -> Outcome | None:
     final = folder.result()
     if final is not None:
         return Outcome(folder, folder.epochs(), final)
-    checkpoint = Checkpoint.load(folder.checkpoint)
+    # Killed before the first checkpoint, a run begins again.
+    checkpoint = Checkpoint.load(folder.checkpoint) if folder.checkpoint.exists() else None
     data = open_datasets(options)
     seed_everything(options.seed)
     model = build_model(options, data.describe())
-    model.load_state_dict(checkpoint.model)
+    if checkpoint is not None:
+        model.load_state_dict(checkpoint.model)
     with limited_threads(options, model):
         if not is_first():
             _fit(None, options, model, data, checkpoint, console)

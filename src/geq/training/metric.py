@@ -49,15 +49,22 @@ class Measures(nn.Module):
 
 
 class ClassificationMeasures(Measures):
-    """Loss and accuracy in %, and top-5 accuracy where there are more than ten classes."""
+    """Loss and accuracy in %, and top-5 accuracy where there are more than ten classes.
 
-    def __init__(self, num_classes: int) -> None:
-        metrics: dict[str, Metric] = {
-            "loss": MeanMetric(),
-            "accuracy": MulticlassAccuracy(num_classes, average="micro", validate_args=False),
-        }
+    Args:
+        num_classes: number of classes.
+        shared: whether the processes of a run measure together, or this one by itself.
+    """
+
+    def __init__(self, num_classes: int, shared: bool = True) -> None:
+        def accuracy(top_k: int) -> Metric:
+            return MulticlassAccuracy(
+                num_classes, top_k=top_k, average="micro", validate_args=False, sync_on_compute=shared
+            )
+
+        metrics: dict[str, Metric] = {"loss": MeanMetric(sync_on_compute=shared), "accuracy": accuracy(1)}
         if num_classes > 10:
-            metrics["top5"] = MulticlassAccuracy(num_classes, top_k=5, average="micro", validate_args=False)
+            metrics["top5"] = accuracy(5)
         super().__init__(metrics)
 
     def update(self, loss: Tensor, logits: Float[Tensor, "b classes"], labels: Int64[Tensor, "b"]) -> None:
@@ -74,8 +81,14 @@ class ClassificationMeasures(Measures):
 class SolverMeasures(Measures):
     """How the equilibria were solved: evaluations, worst residual, share of samples that did not converge."""
 
-    def __init__(self) -> None:
-        super().__init__({"steps": MeanMetric(), "residual": MaxMetric(), "unconverged": MeanMetric()})
+    def __init__(self, shared: bool = True) -> None:
+        super().__init__(
+            {
+                "steps": MeanMetric(sync_on_compute=shared),
+                "residual": MaxMetric(sync_on_compute=shared),
+                "unconverged": MeanMetric(sync_on_compute=shared),
+            }
+        )
 
     def update(self, model: Network, batch_size: int) -> None:
         for report in model.solutions().values():

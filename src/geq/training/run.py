@@ -67,6 +67,8 @@ class RunFolder:
                 try:
                     path.mkdir()
                 except FileExistsError:
+                    if cls(path).is_stillborn():
+                        return cls(path)
                     raise CheckpointError(
                         f"a new run needs a new name; {path} is there already: continue it with "
                         f"'geq train --resume {path}', or choose another --name"
@@ -80,6 +82,11 @@ class RunFolder:
                     return cls(path)
                 except FileExistsError:
                     number += 1
+
+    def is_stillborn(self) -> bool:
+        """Whether a process was killed here before it had written what the run is."""
+        names = {path.name for path in self.path.iterdir() if not path.name.endswith(".tmp")}
+        return names <= {ENVIRONMENT, DATA, LOCK}
 
     @classmethod
     def find(cls, name: str | Path, runs: str | Path = "runs") -> RunFolder:

@@ -103,7 +103,7 @@ class Task(LightningModule):
         loss = self.loss(outputs, labels)
         if not bool(torch.isfinite(loss)):
             raise ConvergenceError(
-                f"the loss became {float(loss)} in step {self.position.step + 1}: try a lower "
+                f"the loss became {float(loss.detach())} in step {self.position.step + 1}: try a lower "
                 "--learning_rate, a longer --warmup_epochs or a smaller --clip"
             )
         self.measure(self.train_measures, loss, outputs, labels)

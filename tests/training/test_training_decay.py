@@ -1,0 +1,56 @@
+"""Weight decay touches what the table of exemptions leaves, and nothing else."""
+
+from __future__ import annotations
+
+import torch
+
+from geq.model.registry import create_model
+from geq.training.decay import exempt_parameters, parameter_groups
+from geq.training.option import OptimizerOptions
+from geq.training.task import build_optimizer
+
+
+def test_exemptions_of_geq() -> None:
+    model = create_model("geq_tiny")
+    exempt = exempt_parameters(model)
+    decayed = {name for name, _ in model.named_parameters()} - exempt
+    for branch in ("branches.0", "branches.1"):
+        prefix = f"{branch}.cell.problem"
+        assert f"{prefix}.W.raw_weight" in exempt
+        assert f"{prefix}.similarity.raw_projection" in exempt
+        assert f"{prefix}.similarity.gamma.theta" in exempt
+        assert f"{prefix}.U.linear.raw_weight" in decayed
+    assert {"norm.weight", "norm.bias", "head.bias", "stem.1.weight"} <= exempt
+    assert {"stem.0.weight", "head.weight"} <= decayed
+
+
+def test_each_parameter_is_in_one_group() -> None:
+    model = create_model("geq_tiny")
+    frozen = model.head.weight
+    frozen.requires_grad_(False)
+    groups = parameter_groups(model, 0.1)
+    grouped = [id(parameter) for group in groups for parameter in group["params"]]
+    expected = {id(parameter) for parameter in model.parameters()} - {id(frozen)}
+    assert len(grouped) == len(set(grouped))
+    assert set(grouped) == expected
+
+
+def test_a_step_without_gradient_shrinks_decayed_weights_only() -> None:
+    model = create_model("geq_tiny")
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    optimizer = build_optimizer(OptimizerOptions(learning_rate=0.5, weight_decay=0.1), model)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    exempt = exempt_parameters(model)
+    for name, parameter in model.named_parameters():
+        # Nesterov's first step with gradient g = decay·w is lr·(1 + momentum)·g.
+        factor = 1.0 if name in exempt else 1 - 0.5 * 1.9 * 0.1
+        torch.testing.assert_close(parameter, factor * before[name])
+
+
+def test_adamw_is_built_with_the_same_groups() -> None:
+    optimizer = build_optimizer(
+        OptimizerOptions(optimizer="adamw", weight_decay=0.3), create_model("dnn_tiny")
+    )
+    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.3, 0.0]
