@@ -79,11 +79,19 @@ class CheckedOptions(type):
     """
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        parameters = inspect.signature(cls.__init__).parameters  # type: ignore[misc]
-        takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-        if not takes_any:
-            known = [name for name in parameters if name != "self"]
+        if kwargs:
+            known = cls._options()
             for name in kwargs:
-                if name not in known:
+                if known is not None and name not in known:
                     raise unknown_name(f"option of {cls.__name__}", name, known)
         return super().__call__(*args, **kwargs)
+
+    def _options(cls) -> list[str] | None:
+        """The keywords that the constructor takes; None where it takes any."""
+        owner = next(base for base in cls.__mro__ if "__init__" in vars(base))
+        if owner.__module__ in ("builtins", "torch.nn.modules.module"):
+            return []  # these say **kwargs, and then refuse every one of them in their own words
+        parameters = inspect.signature(cls.__init__).parameters  # type: ignore[misc]
+        if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+            return None
+        return [name for name in parameters if name != "self"]

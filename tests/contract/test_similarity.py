@@ -154,7 +154,7 @@ def test_value_that_ignores_the_state_has_no_gradient() -> None:
 
 
 def test_own_similarity_needs_only_a_value() -> None:
-    """The example of the documentation, against its gradient by hand: dS/du = (v − u)(1 + ‖v − u‖²)^{−3/2}."""
+    """The example of the documentation; by hand dS/du = (v − u)(1 + ‖v − u‖²)^{−3/2}."""
     similarity = hidden_problems.InverseMultiquadric()
     u, v = torch.randn(2, 3, 4, dtype=torch.float64)
     with torch.no_grad():

@@ -20,8 +20,8 @@ def beyond_convexity(strength: float = 2.0) -> tuple[geq.HiddenProblem, Tensor, 
     """A problem with its input and stationary point z*, where ∇²S has an eigenvalue above 1.
 
     W = strength·Q with Q orthogonal, no penalty, γ = 1, and v such that γ‖v − Wz*‖² = 3/2, where the Gaussian
-    is most convex: e^{−3/2}·2·strength² = 1.79 for strength 2. Sample 1 has a tiny residual instead, where the
-    system is positive definite.
+    is most convex: e^{−3/2}·2·strength² = 1.79 for strength 2. Sample 1 has a tiny residual instead, where
+    the system is positive definite.
     """
     torch.manual_seed(0)
     U = geq.Dense(SIZE, SIZE).double()

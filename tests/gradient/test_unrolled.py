@@ -41,7 +41,7 @@ def test_divergence_is_an_error() -> None:
         problem.W.raw_weight.mul_(100)
     layer = geq.Equilibrium(problem, gradient=geq.Unrolled(300))
     with pytest.raises(
-        geq.ConvergenceError, match="300 unrolled iterations must stay finite.*bound the norm"
+        geq.ConvergenceError, match=r"300 unrolled iterations must stay finite.*bound the norm"
     ):
         layer(hidden_problems.vectors())
 

@@ -105,7 +105,7 @@ class BoundPatchGaussian(BoundRadial):
         projection = similarity.projection.to(v.dtype)
         self.gram = projection @ projection.t()
         q = self.distances(torch.zeros_like(v))
-        self.gamma = similarity.gamma(q, self.gram.detach().diagonal().sum(), observe)
+        self.gamma = similarity.gamma(q, self.gram.diagonal().sum(), observe)
 
     def cut(self, u: Tensor) -> tuple[Tensor, Tensor]:
         """Patches d of v − u and dG."""

@@ -1,0 +1,55 @@
+"""The public names, recorded: adding or removing one is a decision, made here."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+
+import pytest
+
+import geq
+
+RECORDED = """
+Anderson Box Broyden Cell CheckpointError ClosedFormCell Conv2d ConvergenceError ConvergenceWarning
+DataError Dense DerivedCell ElasticNet Equilibrium FISTA FixedGamma GEQ2d GEQLinear GammaRule
+Gaussian GeqError Gradient GradientError HiddenProblem Implicit InputError JacobianFree L1
+LearnedGamma Linear NoNorm NoPenalty NonNegative NormRule OperatorNorm OptEq2d OptEqLinear
+OptionError PaperGamma PatchGaussian Penalty Phantom Picard Polynomial ProximalGradient Sigmoid
+Similarity Solution Solver Status Unrolled WeightNorm WellPosedness ZeroGamma create_model
+fixed_point list_models
+"""
+
+
+def test_names_are_the_recorded_ones() -> None:
+    assert sorted(geq.__all__) == sorted(RECORDED.split())
+
+
+@pytest.mark.parametrize("name", geq.__all__)
+def test_every_name_is_there_and_documented(name: str) -> None:
+    value = getattr(geq, name)
+    assert inspect.getdoc(value), f"{name} has no docstring"
+    own = value.__doc__ or ""
+    assert own.strip(), f"{name} only inherits its docstring"
+    assert not own.startswith(f"{name}("), f"{name} has only the docstring that dataclass made"
+
+
+@pytest.mark.parametrize("name", geq.__all__)
+def test_names_are_the_same_object_in_their_home(name: str) -> None:
+    home = importlib.import_module(geq._MODULE_OF[name])
+    assert getattr(home, name) is getattr(geq, name)
+
+
+def test_unknown_name_gives_the_nearest() -> None:
+    with pytest.raises(AttributeError, match="did you mean 'Gaussian'"):
+        geq.Gausian  # noqa: B018
+    assert not hasattr(geq, "utils")
+
+
+def test_dir_lists_the_public_names() -> None:
+    assert set(geq.__all__) <= set(dir(geq))
+
+
+def test_star_import_gives_exactly_the_public_names() -> None:
+    namespace: dict[str, object] = {}
+    exec("from geq import *", namespace)
+    assert sorted(namespace.keys() - {"__builtins__"}) == sorted(geq.__all__)

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import geq
+from geq import error
+from geq.error import CheckedOptions, MissingExtraError, unknown_name
+
+
+def test_every_error_is_a_geq_error() -> None:
+    classes = [c for _, c in inspect.getmembers(error, inspect.isclass) if issubclass(c, Exception)]
+    assert len(classes) >= 9
+    for kind in classes:
+        assert issubclass(kind, geq.GeqError) or kind is geq.ConvergenceWarning
+        assert kind.__doc__
+
+
+@pytest.mark.parametrize(
+    ("kind", "builtin"),
+    [
+        (geq.OptionError, ValueError),
+        (geq.OptionError, TypeError),
+        (geq.InputError, ValueError),
+        (geq.ConvergenceError, RuntimeError),
+        (geq.GradientError, RuntimeError),
+        (geq.DataError, ValueError),
+        (geq.CheckpointError, ValueError),
+        (MissingExtraError, ImportError),
+        (geq.ConvergenceWarning, UserWarning),
+    ],
+)
+def test_errors_are_what_callers_expect(kind: type[Exception], builtin: type[Exception]) -> None:
+    assert issubclass(kind, builtin)
+
+
+def test_nearest_name() -> None:
+    assert "did you mean 'memory'?" in str(unknown_name("option", "memori", ["memory", "mixing"]))
+    nothing = str(unknown_name("option", "qqqq", ["memory", "mixing"]))
+    assert "did you mean" not in nothing
+    assert "known: memory, mixing" in nothing
+    assert "(known: none)" in str(unknown_name("option", "x", []))
+    many = str(unknown_name("model", "m", [f"model{i}" for i in range(60)]))
+    assert "… 60 in all" in many
+
+
+def test_missing_extra_says_how_to_get_it() -> None:
+    message = str(MissingExtraError.naming("kornia", "vision", "augmentation on tensors"))
+    assert (
+        message == "augmentation on tensors needs kornia, which is not installed: pip install 'geq[vision]'"
+    )
+
+
+def test_convergence_error_carries_the_solution() -> None:
+    assert geq.ConvergenceError("x", 3).solution == 3
+    assert geq.ConvergenceError("x").solution is None
+
+
+def test_checked_options_leave_free_keywords_alone() -> None:
+    class Free(metaclass=CheckedOptions):
+        def __init__(self, a: int = 0, **rest: int) -> None:
+            self.rest = rest
+
+    class Strict(metaclass=CheckedOptions):
+        def __init__(self, alpha: int = 0) -> None:
+            self.alpha = alpha
+
+    class Bare(metaclass=CheckedOptions):
+        pass
+
+    assert Free(b=2).rest == {"b": 2}
+    with pytest.raises(geq.OptionError, match="unknown option of Bare 'a'"):
+        Bare(a=1)  # type: ignore[call-arg]
+    with pytest.raises(geq.OptionError, match="unknown option of Linear 'degree'"):
+        geq.Linear(degree=3)
+    assert Strict(alpha=1).alpha == 1
+    assert Strict(2).alpha == 2
+    with pytest.raises(geq.OptionError, match="unknown option of Strict 'aplha'; did you mean 'alpha'"):
+        Strict(aplha=1)
