@@ -24,8 +24,8 @@ lint: .venv
 bench: .venv ## ratios against peers, in one run
 	$(BIN)/geq bench
 
-docs: .venv ## run every example of the documentation
-	$(BIN)/python -m pytest -q --doctest-glob='*.md' README.md CONTRIBUTING.md docs
+docs: .venv ## run every example of the documentation and check its links
+	$(BIN)/python -m pytest -q tests/documentation
 
 # torch comes first and alone, so that a machine with a local CPU build takes that one; then everything at
 # the versions of constraints.txt. The stamp makes an interrupted installation start again.
