@@ -35,7 +35,7 @@ def run(folder: Path, *arguments: str) -> list[dict[str, Any]]:
 # A network without BatchNorm: each process would normalise its own half of the batch.
 @pytest.mark.parametrize("model", ["mon_tiny"])
 def test_two_processes_train_like_one(model: str, tmp_path: Path) -> None:
-    one = run(tmp_path / "one", f"--model={model}")
+    one = run(tmp_path / "one", f"--model={model}", "--threads=1")
     two = run(tmp_path / "two", f"--model={model}", "--devices=2")
     for single, double in zip(one, two, strict=True):
         for name in ("train_loss", "train_accuracy", "test_loss", "test_accuracy"):

@@ -63,11 +63,7 @@ def show(values: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        show_header=False,
-        title=f"{values['run']} on {values['data']} ({values['split']})",
-    )
+    table = Table(box=box.SIMPLE_HEAD, show_header=False)
     table.add_column(style="bold")
     table.add_column(justify="right")
     table.add_row("images", f"{values['images']:,}")
@@ -79,4 +75,6 @@ def show(values: dict[str, Any]) -> None:
         table.add_row("solver steps", f"{values['steps']:.2f}")
         table.add_row("worst residual", f"{values['residual']:.1e}")
         table.add_row("not converged", f"{100 * values['unconverged']:.2f} %")
-    Console().print(table)
+    console = Console()
+    console.print(f"{values['run']} on {values['data']} ({values['split']})", highlight=False, soft_wrap=True)
+    console.print(table)

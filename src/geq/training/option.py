@@ -67,7 +67,7 @@ class DataOptions:
     data_override: tuple[str, ...] = ()
     data_root: str | None = None
     train_size: int | None = None
-    validation: float | int = 0
+    validation: int | float = 0
     augment: Augmentation = "auto"
     batch_size: int = 64
     workers: int = 0

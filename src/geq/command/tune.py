@@ -1,0 +1,97 @@
+"""``geq tune``: search γ rule, patch, split and learning rate with Optuna."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from dataclasses import fields
+from typing import Any
+
+from geq.command.option import parse
+from geq.command.train import normalised, options_from
+from geq.training.option import GROUPS
+
+SUMMARY = """Search the γ rule, the patch, the split and the learning rate of a network.
+
+Each trial is a run below runs/STUDY, judged on held-out validation images. Stopped with Ctrl-C, the same
+command goes on where it was."""
+
+
+def declare(parser: Any) -> None:
+    from jsonargparse import ActionConfigFile
+
+    from geq.training.search import SearchOptions
+
+    parser.usage = "geq tune [options]"
+    parser.add_argument("--config", "--preset", action=ActionConfigFile, help="as of geq train")
+    parser.add_class_arguments(SearchOptions)
+    for group in GROUPS:
+        parser.add_class_arguments(group)
+    parser.set_defaults(validation=0.2, epochs=5)
+
+
+def main(arguments: list[str]) -> int:
+    parsed = parse("tune", SUMMARY, normalised(arguments), declare)
+
+    from rich.console import Console
+
+    from geq.training.callback.interrupt import TrainingInterrupted
+    from geq.training.search import UNFIT, Search, SearchOptions
+
+    logging.basicConfig(level=logging.WARNING, format="geq: %(message)s", stream=sys.stderr)
+    console = Console()
+    chosen: dict[str, Any] = {item.name: getattr(parsed, item.name) for item in fields(SearchOptions)}
+    frozen: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in chosen.items()}
+    search = Search(SearchOptions(**frozen), options_from(parsed))
+
+    def report(trial: Any) -> None:
+        tried = "  ".join(f"{name} {written(value)}" for name, value in trial.params.items())
+        result = (
+            f"{trial.value:.2f} %"
+            if trial.value is not None
+            else trial.user_attrs.get(UNFIT, trial.state.name)
+        )
+        console.print(f"trial {trial.number:3d}  {tried}  →  {result}", highlight=False, soft_wrap=True)
+
+    try:
+        study = search.continue_until_done(report)
+    except TrainingInterrupted:
+        console.print("stopped; the same command goes on from here", highlight=False)
+        return 130
+    show(study, search, console)
+    return 0
+
+
+def written(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def show(study: Any, search: Any, console: Any) -> None:
+    """The best trials, and how to train with the best of them."""
+    from rich import box
+    from rich.table import Table
+
+    ranked = sorted(
+        (trial for trial in study.trials if trial.value is not None), key=lambda trial: -float(trial.value)
+    )
+    if not ranked:
+        console.print("no trial could be trained: see the reasons above", highlight=False)
+        return
+    table = Table(box=box.SIMPLE_HEAD)
+    names = list(ranked[0].params)
+    for title in ("trial", "validation", *names):
+        table.add_column(title, justify="right")
+    for trial in ranked[:10]:
+        table.add_row(
+            str(trial.number), f"{trial.value:.2f} %", *(written(trial.params.get(name)) for name in names)
+        )
+    console.print(table)
+    best = ranked[0].params
+    overrides = " ".join(f"--override {k}={v}" for k, v in best.items() if k != "learning_rate")
+    base = search.base
+    console.print(
+        f"train the best: geq train --model {base.model} --data {base.data} "
+        f"--learning_rate {best['learning_rate']:.4g} {overrides}",
+        highlight=False,
+        soft_wrap=True,
+    )

@@ -1,0 +1,82 @@
+"""The search: judged on validation images only, skips what does not fit, goes on where it stopped."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from geq.cli import main
+from geq.error import OptionError
+from geq.training import fit
+from geq.training.callback.interrupt import Interrupt, TrainingInterrupted
+from geq.training.option import TrainOptions
+from geq.training.search import Search, SearchOptions
+
+Small = Callable[..., TrainOptions]
+
+
+def search(options: TrainOptions, trials: int, **changes: Any) -> Search:
+    return Search(SearchOptions(trials=trials, **changes), options)
+
+
+def params(study: Any) -> list[dict[str, Any]]:
+    return [trial.params for trial in study.trials]
+
+
+def test_trials_differ_and_are_kept(small: Small) -> None:
+    base = small(model="geq_tiny", train_size=32, epochs=1, validation=40)
+    seen: list[int] = []
+    study = search(base, 2, patch=(1, 2)).continue_until_done(lambda trial: seen.append(trial.number))
+    assert seen == [0, 1]
+    assert set(study.trials[0].params) == {"gamma", "patch", "channel_split", "learning_rate"}
+    tried = params(study)
+    record = search(base, 2).run_of(0)
+    assert record.options().learning_rate == study.trials[0].params["learning_rate"]
+    assert record.epochs()[-1]["validation_accuracy"] == study.trials[0].value
+    more = search(base, 3, patch=(1, 2)).continue_until_done(lambda trial: None)
+    assert params(more)[:2] == tried
+    assert len(more.trials) == 3
+
+
+def test_what_does_not_fit_is_skipped(small: Small) -> None:
+    base = small(model="geq_tiny", train_size=32, epochs=1, validation=40)
+    study = search(base, 1, patch=(3,)).continue_until_done(lambda trial: None)
+    assert study.trials[0].state.name == "PRUNED"
+    assert "patch must divide" in study.trials[0].user_attrs["unfit"]
+
+
+def test_an_interrupted_trial_is_finished(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = small(epochs=2, validation=40)
+    whole = search(base, 2).continue_until_done(lambda trial: None)
+
+    class Impatient(Interrupt):
+        def on_train_batch_end(self, trainer: Any, task: Any, *rest: Any) -> None:
+            self.requested = task.position.step == 4
+            super().on_train_batch_end(trainer, task, *rest)
+
+    parts = search(dataclasses.replace(base, runs=base.runs + "-parts"), 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(fit, "Interrupt", Impatient)
+        with pytest.raises(TrainingInterrupted):
+            parts.continue_until_done(lambda trial: None)
+    study = parts.continue_until_done(lambda trial: None)
+    assert params(study) == params(whole)
+    assert [trial.value for trial in study.trials] == [trial.value for trial in whole.trials]
+
+
+def test_the_test_set_must_not_decide(small: Small) -> None:
+    with pytest.raises(OptionError, match="--validation"):
+        search(small(), 1)
+
+
+def test_command(small: Small, capsys: pytest.CaptureFixture[str]) -> None:
+    options = small()
+    arguments = ["--runs", options.runs, "--model=dnn_tiny", "--train_size=32", "--epochs=1", "--trials=1"]
+    assert main(["tune", *arguments]) == 0
+    printed = capsys.readouterr().out
+    assert "train the best: geq train --model dnn_tiny --data digits --learning_rate" in printed
+    assert main(["tune", "--trails=3"]) == 2
+    assert "did you mean '--trials'" in capsys.readouterr().err
