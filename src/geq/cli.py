@@ -12,6 +12,13 @@ from importlib.metadata import version
 from geq.error import GeqError, unknown_name
 
 COMMANDS: dict[str, str] = {
+    "train": "train a network (without options: a small GEQ on digits), or resume a run",
+    "evaluate": "measure the trained network of a run",
+    "predict": "classify image files with the trained network of a run",
+    "runs": "list the runs",
+    "compare": "show in what runs differ, and what came of it",
+    "tune": "search γ rule, patch, split and learning rate",
+    "data": "list, check and fetch datasets; write corrupted images",
     "models": "list the models: size, cost, input, source, what the paper reports",
     "show": "draw the architecture of a model with its shapes",
 }
