@@ -20,6 +20,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "dnn": ("dnn_",),
     "geq": ("geq_",),
     "kerdeq": ("kerdeq_",),
+    "mdeq": ("mdeq_",),
     "mon": ("mon_",),
     "node": ("node_",),
     "opteq": ("opteq_", "mopteq_"),
