@@ -197,3 +197,52 @@ def test_memory_does_not_grow_with_the_steps() -> None:
     for gradient in (geq.Implicit(), geq.Phantom(), geq.JacobianFree()):
         assert kept(1e-2, gradient) == kept(1e-12, gradient) > 0
     assert kept(1e-3, geq.Unrolled(steps=40)) > 5 * kept(1e-3, geq.Unrolled(steps=4))
+
+
+@pytest.mark.parametrize("norm", [geq.NoNorm(), geq.OperatorNorm(0.5)])
+@pytest.mark.parametrize("kernel", [geq.Linear(), geq.Gaussian(0.1), geq.Gaussian(geq.ZeroGamma())])
+def test_feedback_with_a_bias(kernel: geq.Similarity, norm: geq.NormRule) -> None:
+    """W may be affine: its bias takes part in the energy, and gets its gradient."""
+    torch.manual_seed(0)
+    size = 4 if kernel.acts_on == "features" else 6
+    problem = geq.HiddenProblem(
+        kernel, W=geq.Dense(6, 4, bias=True, norm=norm), U=geq.Dense(3, size)
+    ).double()
+    with torch.no_grad():
+        problem.W.raw_weight.mul_(0.3)
+        problem.W.bias.normal_()  # type: ignore[union-attr]
+    x = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
+    found = []
+    for gradient in (geq.Implicit(tol=1e-13), geq.Unrolled(80)):
+        layer = geq.Equilibrium(problem, gradient=gradient, tol=1e-12, max_steps=500).eval()
+        found.append(torch.autograd.grad(layer(x).square().sum(), [x, *problem.parameters()]))
+    for one, other in zip(*found, strict=True):
+        assert one.any()
+        torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("gradient", [geq.Implicit(), geq.Phantom(), geq.JacobianFree()])
+@pytest.mark.parametrize("kernel", ["linear", "gaussian", "sigmoid", "own"])
+def test_weights_changed_before_backward_are_noticed(kernel: str, gradient: geq.Gradient) -> None:
+    """An optimiser's step between a solve and its backward: the gradient would belong to neither."""
+    problem = hidden_problems.dense(kernel, norm=geq.NoNorm())
+    with torch.no_grad():
+        problem.W.raw_weight.mul_(0.3)
+    z = geq.Equilibrium(problem, gradient=gradient)(0.3 * hidden_problems.vectors())
+    with torch.no_grad():
+        problem.W.raw_weight.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.sum().backward()
+
+
+@pytest.mark.parametrize("kernel", ["linear", "gaussian"])
+def test_backward_inside_autocast_is_not_rounded(kernel: str) -> None:
+    problem = hidden_problems.dense(kernel, norm=geq.NoNorm())
+    with torch.no_grad():
+        problem.W.raw_weight.mul_(0.3)
+    layer = geq.Equilibrium(problem, tol=1e-6).float().eval()
+    x, weight = hidden_problems.vectors().float(), layer.problem.W.raw_weight
+    (plain,) = torch.autograd.grad(layer(x).sum(), weight)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        (inside,) = torch.autograd.grad(layer(x).sum(), weight)
+    torch.testing.assert_close(inside, plain, rtol=1e-4, atol=1e-5)

@@ -98,12 +98,16 @@ class _Attach(torch.autograd.Function):
         ctx: Any, z: Tensor, at: Linearisation, adjoint: Callable[[Tensor], Tensor], *inputs: Tensor
     ) -> Tensor:
         ctx.at, ctx.adjoint = at, adjoint
+        ctx.save_for_backward(*inputs)
         return z.view_as(z)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second_derivative()
-        return None, None, None, *ctx.at.pull_back(ctx.adjoint(grad))
+        _ = ctx.saved_tensors  # torch's own error if a weight was changed in place since the solve
+        # As in forward: autocast must not round the products of the adjoint system.
+        with torch.autocast(grad.device.type, enabled=False):
+            return None, None, None, *ctx.at.pull_back(ctx.adjoint(grad))
 
 
 class Once(torch.autograd.Function):
