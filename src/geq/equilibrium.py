@@ -117,14 +117,14 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
         problem = self.problem
         with full_precision(x) as x:
             c = problem.inject(x)
-            fn, start = self.cell.at(c), problem.initial_state(c)
+            fn = self.cell.at(c)
             if isinstance(self.gradient, Unrolled):
-                z = self.gradient.iterate(fn, start)
+                z = self.gradient.iterate(fn, fn.start(None))
                 assert isinstance(z, Tensor)
                 return problem.energy(z, c)
             with torch.no_grad():
                 # The image, because only a prox is sure to satisfy the constraints to the last digit.
-                z = fn(self._find(fn, start).value)
+                z = fn(self._find(fn, None).value)
             assert isinstance(z, Tensor)
             return Once.apply(problem.energy(z, c))
 
@@ -136,7 +136,7 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
         problem = self.problem
         with full_precision(x) as x:
             c = problem.inject(x)
-            z = self._find(self.cell.at(c), problem.initial_state(c)).value
+            z = self._find(self.cell.at(c), None).value
             assert isinstance(z, Tensor)
             return problem.attention(z, c)
 
@@ -144,28 +144,31 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
         """What the cell's weights prove: contraction, uniqueness, step sizes; None where nothing is known."""
         return self.cell.well_posedness()
 
-    def _prepare(self, x: Any, z0: State | None) -> tuple[StationaryMap, State]:
+    def _prepare(self, x: Any, z0: State | None) -> tuple[StationaryMap, State | None]:
+        """The map for x, and where to start if not at the cell's initial state."""
         c = self.cell.inject(x)
+        if z0 is None:
+            return self.cell.at(c), None
         start = self.cell.initial_state(c)
-        if z0 is not None:
-            expected, came = [[tuple(p.shape) for p in parts_of(s)] for s in (start, z0)]
-            if expected != came:
-                raise InputError(f"z0 must have the shape of the state, {expected}: got {came}")
-            cast = [new.to(old.dtype) for new, old in zip(parts_of(z0), parts_of(start), strict=True)]
-            start = tuple(cast) if isinstance(start, tuple) else cast[0]
-        return self.cell.at(c), start
+        expected, came = [[tuple(p.shape) for p in parts_of(s)] for s in (start, z0)]
+        if expected != came:
+            raise InputError(f"z0 must have the shape of the state, {expected}: got {came}")
+        cast = [new.to(old.dtype) for new, old in zip(parts_of(z0), parts_of(start), strict=True)]
+        return self.cell.at(c), tuple(cast) if isinstance(start, tuple) else cast[0]
 
-    def _find(self, fn: StationaryMap, start: State, trace: bool = False) -> Solution:
+    def _find(self, fn: StationaryMap, z0: State | None, trace: bool = False) -> Solution:
         solver, tol, max_steps = self.solver, self.tol, self.max_steps
         on_failure = self.on_failure or ("ignore" if self.training else "raise")
+        features = self._features(fn)
         if isinstance(self.gradient, Unrolled):
             # An unrolled layer is its iterations: it ends after them, wherever that is.
-            start = self.gradient.iterate(fn, start)
+            start = self.gradient.iterate(fn, fn.start(z0))
             solver, max_steps, on_failure = Picard(), 1, "ignore"
-        features = self._features(fn)
-        if features is not None:
-            assert isinstance(start, Tensor)
-            start, tol = features.start(start), tol * features.tolerance_factor
+        elif features is not None:
+            assert z0 is None or isinstance(z0, Tensor)
+            start, tol = features.start(z0), tol * features.tolerance_factor
+        else:
+            start = fn.start(z0)
         solution = fixed_point(
             features or fn, start, solver, tol=tol, max_steps=max_steps, on_failure=on_failure, trace=trace
         )
@@ -182,14 +185,14 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
             return fn.features()
         return None
 
-    def _differentiable(self, fn: StationaryMap, start: State) -> State:
+    def _differentiable(self, fn: StationaryMap, z0: State | None) -> State:
         if isinstance(self.gradient, Unrolled):
-            z = self.gradient.iterate(fn, start)
+            z = self.gradient.iterate(fn, fn.start(z0))
             with torch.no_grad():
                 self._remember(fixed_point(fn, z, Picard(), tol=self.tol, max_steps=1, on_failure="ignore"))
             return z
         with torch.no_grad():
-            value = self._find(fn, start).value
+            value = self._find(fn, z0).value
         if isinstance(value, Tensor):
             return self.gradient.attach(fn, value, self._remember_adjoint)
         packing = Packing.of(value)

@@ -27,14 +27,19 @@ def test_injection_is_computed_once_per_solve() -> None:
     assert len(calls) == 1
 
 
-def test_initial_state_follows_the_memory_order_of_the_maps() -> None:
+@pytest.mark.parametrize("given", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("side, chosen", [(4, torch.contiguous_format), (8, torch.channels_last)])
+def test_memory_order_is_chosen_by_the_size(
+    given: torch.memory_format, side: int, chosen: torch.memory_format
+) -> None:
     problem = hidden_problems.conv("patch")
-    last = problem.initial_state(problem.inject(maps().contiguous(memory_format=torch.channels_last)))
-    first = problem.initial_state(problem.inject(maps()))
-    assert last.is_contiguous(memory_format=torch.channels_last)
-    assert first.is_contiguous()
-    assert last.shape == first.shape == (3, hidden_problems.CHANNELS_STATE, 4, 4)
-    assert not last.any()
+    x = torch.randn(3, hidden_problems.CHANNELS_IN, side, side, dtype=torch.float64)
+    c = problem.inject(x.contiguous(memory_format=given))
+    state = problem.initial_state(c)
+    for maps_of_solve in (c.injection, state, c.W.weight):
+        assert maps_of_solve.is_contiguous(memory_format=chosen)
+    assert state.shape == (3, hidden_problems.CHANNELS_STATE, side, side)
+    assert not state.any()
 
 
 def test_channels_last_changes_nothing_but_the_memory_order() -> None:

@@ -54,3 +54,7 @@ class StationaryMap:
 
     def __call__(self, z: State) -> State:
         return self.cell(z, self.context)
+
+    def start(self, z0: State | None) -> State:
+        """Where a solve starts: at ``z0``, or at the cell's initial state."""
+        return self.cell.initial_state(self.context) if z0 is None else z0

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor
 
 from geq.problem.hidden import Context, HiddenProblem
@@ -28,6 +29,7 @@ def has_closed_derivatives(problem: HiddenProblem, c: object) -> bool:
         type(problem).score is HiddenProblem.score
         and type(problem).attraction is HiddenProblem.attraction
         and isinstance(c, Context)
+        and c.W.bias is None  # the formulas are those of a linear W
         and (isinstance(c.similarity, BoundRadial) or type(problem.similarity) is Linear)
     )
 
@@ -48,12 +50,21 @@ class FeatureMap:
         state's.
         """
         W = problem.W
-        if not has_closed_derivatives(problem, c) or not isinstance(W.norm, OperatorNorm):
+        starts_at_zero = type(problem).initial_state is HiddenProblem.initial_state
+        if not (has_closed_derivatives(problem, c) and starts_at_zero and isinstance(W.norm, OperatorNorm)):
             return None
         return cls(problem, c) if isinstance(c, Context) and W.out_channels < W.in_channels else None
 
-    def start(self, z: Tensor) -> Tensor:
-        return self.c.W(z)
+    def start(self, z: Tensor | None) -> Tensor:
+        """The features of a state; without one, of z = 0."""
+        if z is not None:
+            return self.c.W(z)
+        v = self.c.injection
+        if self.on_features:
+            return torch.zeros_like(v)
+        shape = list(v.shape)
+        shape[self.c.W.operator.channel_axis] = self.c.W.operator.out_channels
+        return self.c.W.operator.arranged(v.new_zeros(shape))
 
     def state(self, u: Tensor) -> Tensor:
         """z = A(u); the last one is kept, because a solve ends by asking for it."""

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from geq.solver.solution import Solution, Status
+from geq.solver.state import Packing
 
 
 def conjugate_gradient(
@@ -22,19 +23,20 @@ def conjugate_gradient(
     Returns:
         The solution (``steps`` counts products with A), and which samples met non-positive curvature.
     """
-    column = (-1, *[1] * (target.dim() - 1))
+    packing = Packing.of(target)
+    rows = packing.pack(target)
     precise = torch.promote_types(target.dtype, torch.float32)
     tiny = torch.finfo(precise).tiny
 
     def dot(a: Tensor, b: Tensor) -> Tensor:
-        return (a * b).flatten(1).sum(1, dtype=precise)
+        # As a product of matrices: much faster on a CPU than a sum of products.
+        return torch.bmm(a.to(precise).unsqueeze(1), b.to(precise).unsqueeze(2)).view(-1)
 
     # Solved for a target of unit size, since the squares of small gradients would underflow.
-    size = target.flatten(1).abs().amax(1).view(column)
+    size = torch.linalg.vector_norm(rows, torch.inf, dim=1, keepdim=True)
     size = torch.where(size > 0, size, 1.0)
-    target = target / size
-    y, residual = torch.zeros_like(target), target
-    direction = residual
+    residual = rows / size
+    y, direction = torch.zeros_like(residual), residual.clone()
     square = dot(residual, residual)
     limit = square * tol**2
     steps = torch.zeros(target.shape[0], dtype=torch.int64, device=target.device)
@@ -43,20 +45,22 @@ def conjugate_gradient(
     for _ in range(max_steps):
         if not bool(active.any()):
             break
-        image = product(direction)
+        argument = packing.unpack(direction)
+        assert isinstance(argument, Tensor)
+        image = packing.pack(product(argument))
         curvature = dot(direction, image)
         steps += active
         # NaN is not positive either, so a poisoned sample stops here and leaves the others alone.
         indefinite |= active & ~(curvature > 0)
         active = active & ~indefinite
-        length = torch.where(active, square / curvature.clamp_min(tiny), 0.0).to(target.dtype).view(column)
-        y = torch.where(active.view(column), y + length * direction, y)
-        residual = torch.where(active.view(column), residual - length * image, residual)
+        length = torch.where(active, square / curvature.clamp_min(tiny), 0.0).to(target.dtype).unsqueeze(1)
+        y.addcmul_(length, direction)
+        residual.addcmul_(length, image, value=-1)
         previous, square = square, torch.where(active, dot(residual, residual), square)
         active = active & (square > limit)
-        ratio = (square / previous.clamp_min(tiny)).to(target.dtype).view(column)
-        direction = residual + ratio * direction
+        ratio = (square / previous.clamp_min(tiny)).to(target.dtype).unsqueeze(1)
+        direction.mul_(ratio).add_(residual)
     relative = (square / (limit / tol**2).clamp_min(tiny)).sqrt()
     converged = (square <= limit) & ~indefinite
     status = Status.CONVERGED if bool(converged.all()) else Status.MAX_STEPS
-    return Solution(y * size, relative, converged, steps, status), indefinite
+    return Solution(packing.unpack(y * size), relative, converged, steps, status), indefinite

@@ -84,6 +84,7 @@ class HiddenProblem(nn.Module, metaclass=CheckedOptions):
         counterpart = "features Wz" if self.similarity.acts_on == "features" else "state z"
         what = f"U(x), which {type(self.similarity).__name__} compares with the {counterpart},"
         self.W.check(v, self.injected_channels, what)
+        v = self.W.arranged(v)
         return Context(self.W.bind(v), self.similarity.bind(v))
 
     def check(self, x: Tensor) -> None:

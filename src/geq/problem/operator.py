@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +17,9 @@ from torch import Tensor, nn
 
 from geq.error import CheckedOptions, InputError, OptionError
 from geq.problem.norm import NoNorm, NormRule, OperatorNorm
+
+CHANNELS_LAST_SIDE = 8
+"""Maps of at least this side are kept with their channels last in memory (on a CPU)."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,10 @@ class Operator(nn.Module, metaclass=CheckedOptions):
     def argument_shape(self, like: Tensor) -> tuple[int, ...]:
         """Shape of one argument, with a batch axis of 1, where ``like`` is any map on the same grid."""
         raise NotImplementedError
+
+    def arranged(self, maps: Tensor) -> Tensor:
+        """``maps`` in the memory order in which this operator is fastest."""
+        return maps
 
     def check(self, x: Tensor, channels: int, what: str) -> None:
         """Refuse a tensor whose shape does not fit, naming what must hold."""
@@ -210,7 +217,18 @@ class Conv2d(Operator):
 
     def bind(self, like: Tensor) -> LinearMap:
         self._grid = (int(like.shape[-2]), int(like.shape[-1]))
-        return super().bind(like)
+        bound = super().bind(like)
+        # A weight in another order than the maps would be reordered in every convolution.
+        if like.is_contiguous(memory_format=torch.channels_last) and not like.is_contiguous():
+            return replace(bound, weight=bound.weight.contiguous(memory_format=torch.channels_last))
+        return bound
+
+    def arranged(self, maps: Tensor) -> Tensor:
+        # Measured on CPUs: channels last is faster from 8×8 on and slower below.
+        if maps.device.type != "cpu":
+            return maps
+        wide = min(maps.shape[-2:]) >= CHANNELS_LAST_SIDE
+        return maps.contiguous(memory_format=torch.channels_last if wide else torch.contiguous_format)
 
     def pad(self, x: Tensor) -> Tensor:
         return F.pad(x, (self.margin,) * 4, mode="circular") if self.margin else x
