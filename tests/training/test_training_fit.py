@@ -138,6 +138,15 @@ def test_resuming_a_finished_run_only_reports(small: Small) -> None:
     assert {path: path.stat().st_mtime_ns for path in outcome.folder.path.rglob("*")} == before
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+@pytest.mark.parametrize("changes", [{"accelerator": "gpu"}, {"strategy": "fsdp"}])
+def test_devices_that_are_not_there(changes: dict[str, str], small: Small) -> None:
+    options = small(**changes)
+    with pytest.raises(OptionError, match="these devices cannot be used"):
+        train(options)
+    assert not Path(options.runs).exists()
+
+
 def test_fsdp_runs_are_not_resumed(small: Small) -> None:
     options = small(strategy="fsdp")
     folder = RunFolder.create(options)

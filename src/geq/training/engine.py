@@ -1,4 +1,18 @@
-"""Lightning's Trainer, made from our options and without its noise."""
+"""Lightning's Trainer, made from our options and without its noise.
+
+Several devices, several machines
+---------------------------------
+
+    geq train --devices 4                                 # one machine: starts the processes itself
+    torchrun --nproc-per-node 4 --no-python geq train --devices 4 --name NAME
+    srun geq train --devices 4 --num-nodes 2 --name NAME        # SLURM: --ntasks-per-node=4 --nodes=2
+    torchrun --nnodes 2 --nproc-per-node 4 --rdzv-endpoint HOST:29500 \\
+        --no-python geq train --devices 4 --num-nodes 2 --name NAME
+
+``--batch_size`` is that of all devices together, so the loss curve does not depend on their number. Two
+things do: BatchNorm sees the share of one device (``--sync_batchnorm true`` on GPUs), and augmentation draws
+its own numbers in each process. Only the first process writes the run.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +23,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from geq.error import OptionError
 from geq.training.option import TrainOptions
@@ -68,7 +83,7 @@ def build_trainer(options: TrainOptions, callbacks: list[Callback]) -> Trainer:
             # The rest of a resumed epoch is shorter than the next one.
             reload_dataloaders_every_n_epochs=1,
         )
-    except (ValueError, RuntimeError) as problem:
+    except (ValueError, RuntimeError, MisconfigurationException) as problem:
         raise OptionError(f"these devices cannot be used: {problem}") from problem
 
 

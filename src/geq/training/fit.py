@@ -64,6 +64,8 @@ def train(options: TrainOptions, console: Console | None = None) -> Outcome | No
 
     Seeds the global generators of torch, numpy and Python.
     """
+    with quiet_lightning():
+        build_trainer(options, [])  # devices that are not there are an error before anything is written
     data = open_datasets(options)
     seed_everything(options.seed)
     description = data.describe()

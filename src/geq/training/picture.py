@@ -37,7 +37,7 @@ def draw_run(folder: RunFolder, model: Network, test: Dataset) -> None:
     figure = Figure(figsize=(12, 4.2 + (1.6 * (rows + 1) if rows else 0)), layout="constrained")
     FigureCanvasAgg(figure)
     parts: Any = figure.subfigures(2, 1, height_ratios=(4.0, 1.6 * (rows + 1))) if rows else [figure]
-    _draw_curves(parts[0], folder.epochs(), folder.name)
+    _draw_curves(parts[0], folder.epochs(), _title(folder))
     if rows:
         titles = [
             test.classes[int(p)] + ("" if p == label else f" (is {test.classes[int(label)]})")
@@ -70,6 +70,12 @@ def attention_maps(model: Network, images: Float[Tensor, "b c h w"]) -> dict[str
             label = f"{name}, {mean.shape[-2]}×{mean.shape[-1]} patches"
             result[label] = functional.interpolate(mean, side, mode="nearest")[:, 0]
     return result
+
+
+def _title(folder: RunFolder) -> str:
+    options, final = folder.options(), folder.result()
+    reached = "" if final is None else f": test accuracy {final['test_accuracy']:.2f} %"
+    return f"{options.model} on {options.data}{reached} (run {folder.name})"
 
 
 def _draw_curves(figure: Any, epochs: list[dict[str, Any]], title: str) -> None:

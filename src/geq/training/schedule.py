@@ -14,7 +14,7 @@ def learning_rate_factor(options: ScheduleOptions, step: int, steps_per_epoch: i
     remaining steps: cosine (1 + cos πt)/2, poly (1 − t)^power, step a factor at each milestone (a share of
     the whole run).
 
-    >>> options = ScheduleOptions(epochs=2, warmup_epochs=1)
+    >>> options = ScheduleOptions(epochs=2, warmup_epochs=1.0)
     >>> [round(learning_rate_factor(options, step, 4), 2) for step in range(8)]
     [0.25, 0.5, 0.75, 1.0, 1.0, 0.85, 0.5, 0.15]
     """

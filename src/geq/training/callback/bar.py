@@ -58,7 +58,7 @@ class Bar(Callback):
             return
         self.progress = Progress(
             TextColumn("epoch {task.fields[epoch]}"),
-            BarColumn(bar_width=None),
+            BarColumn(bar_width=16),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
             TextColumn("{task.fields[state]}"),
