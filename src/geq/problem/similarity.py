@@ -149,7 +149,9 @@ class Polynomial(InnerProduct):
 
     GEQ table 4 prints ⟨v, z⟩^d, which is ``Polynomial(d, offset=0, averaged=False)``. There z = 0 is a fixed
     point at which every gradient vanishes, and random starts explode; hence the offset and the mean. With
-    them the gradient is (offset + ⟨v, z⟩/n)^{d−1} v, of the size of the linear kernel's.
+    them the gradient is (offset + ⟨v, z⟩/n)^{d−1} v, of the size of the linear kernel's. For d ≥ 3 the
+    objective is not bounded below: with inputs of unit variance there is no equilibrium, and the solver says
+    so.
     """
 
     def __init__(self, degree: int = 2, offset: float = 1.0, averaged: bool = True) -> None:
