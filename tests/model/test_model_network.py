@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from geq.cell import Cell
 from geq.equilibrium import Equilibrium
 from geq.error import GeqError, InputError, OptionError
 from geq.model.config import NetworkConfig
@@ -109,6 +110,40 @@ def test_well_posedness_by_equilibrium(model: TwoBranch, images: Tensor) -> None
 def test_multiply_adds_are_those_of_one_evaluation_of_every_map(model: TwoBranch) -> None:
     # Wz and Wᵀ(·) are 4×6 matrices, in each of two branches.
     assert model.multiply_adds() == 2 * 2 * 4 * 6
+    assert model.solutions() == {}, "nothing was solved for that"
+
+
+class Asking(Cell):
+    """A map that needs a number of its context, as a step size from a norm is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.eye(6) / 2)
+
+    def forward(self, z: Tensor, c: Tensor) -> Tensor:
+        return z @ self.weight * min(1.0, float(c.norm())) + c
+
+
+def test_multiply_adds_where_the_map_asks_for_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TwoBranch, "branch", staticmethod(lambda inputs, state: Equilibrium(Asking())))
+    model = TwoBranch(TwoBranchConfig((1, 2, 3)))
+    model.second = nn.Sequential()
+    with pytest.raises(RuntimeError, match="meta"):
+        model.to("meta").first.cell(torch.zeros(1, 6, device="meta"), torch.zeros(1, 6, device="meta"))
+    monkeypatch.setattr(TwoBranch, "forward", lambda self, x: self.head(self.first(x.flatten(1))))
+    assert model.multiply_adds() == 6 * 6
+
+
+@pytest.mark.parametrize("name", ["geq_tiny", "geq_small", "opteq_tiny"])
+def test_multiply_adds_by_hand(name: str) -> None:
+    """Per pixel of a branch: 9·out·mid for each of Wz and Wᵀ(·), and, with patches, the Gram matrix."""
+    model = create_model(name)
+    config = model.config
+    entries = config.channel_split * config.patch**2 if config.kernel == "patch_gaussian" else 0
+    assert model.multiply_adds() == sum(
+        scale**2 * mid * (2 * 9 * config.out_channels + entries)
+        for scale, mid in zip(config.scales, config.mid_channels, strict=True)
+    )
 
 
 def test_a_network_without_equilibrium() -> None:

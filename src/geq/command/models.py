@@ -10,7 +10,6 @@ import torch
 
 from geq.command.option import parse
 from geq.error import unknown_name
-from geq.model.network import Network
 from geq.model.registry import ModelSpec, list_models, model_spec
 
 
@@ -26,20 +25,13 @@ class ModelRow:
     reported: str | None
 
 
-def unallocated(spec: ModelSpec) -> Network:
-    """The model without memory for its weights: enough to count."""
-    with torch.device("meta"):
-        return spec.build()
-
-
 def describe(spec: ModelSpec) -> ModelRow:
-    model = unallocated(spec)
-    # An equilibrium has to be solved, if only for a black image, before its map can be evaluated.
-    counted = spec.build() if model.equilibria() else model
+    with torch.device("meta"):  # no memory for the weights: enough to count
+        model = spec.build()
     return ModelRow(
         name=spec.name,
         parameters=model.parameter_count(),
-        multiply_adds=counted.multiply_adds(),
+        multiply_adds=model.multiply_adds(),
         input_shape=spec.input_shape,
         source=spec.source,
         reported=spec.reported,

@@ -7,12 +7,15 @@ so its number is halved. Only matrix products and convolutions count; element-wi
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from geq.equilibrium import Equilibrium
 from geq.model.network import Network
+from geq.problem import HiddenProblem, OperatorNorm
 
 
 def count_multiply_adds(run: Callable[[], object]) -> int:
@@ -34,20 +37,44 @@ def zero_image(model: Network) -> Tensor:
 
 def multiply_adds(model: Network) -> int:
     """For one image: one evaluation of every equilibrium's map, or of the network if it has none."""
+    if model.equilibria():
+        try:
+            return _of_equilibria(model, "meta")
+        except (RuntimeError, NotImplementedError):  # a map that asks for a number needs real ones
+            return _of_equilibria(model, "cpu")
     image = zero_image(model)
     training = model.training
-    model.eval()
     try:
-        if not model.equilibria():
-            return count_multiply_adds(lambda: model(image))
-        with torch.no_grad():
-            inputs = model.inputs_of_equilibria(image)
-            total = 0
-            for name, equilibrium in model.equilibria().items():
-                cell = equilibrium.cell
-                context = cell.inject(inputs[name])
-                state = cell.initial_state(context)
-                total += count_multiply_adds(lambda: cell(state, context))  # noqa: B023 - called at once
-            return total
+        return count_multiply_adds(lambda: model.eval()(image))
     finally:
         model.train(training)
+
+
+def _of_equilibria(model: Network, device: str) -> int:
+    """Counted on a twin whose equilibria are evaluated once instead of solved.
+
+    On the meta device it has no memory for its numbers, so that a large model costs no time.
+    """
+    with torch.device(device), torch.random.fork_rng(devices=[]):
+        outline = type(model)(model.config).eval()
+    counts: list[int] = []
+
+    def evaluate_once(equilibrium: Equilibrium) -> Callable[..., Any]:
+        def forward(x: Any) -> Any:
+            map_of_state = equilibrium.cell.at(equilibrium.cell.inject(x))
+            state = equilibrium.cell.initial_state(map_of_state.context)
+            counts.append(count_multiply_adds(lambda: map_of_state(state)))
+            return state
+
+        return forward
+
+    for module in outline.modules():
+        if isinstance(module, Equilibrium):
+            module.forward = evaluate_once(module)  # type: ignore[method-assign]
+        elif isinstance(module, HiddenProblem):
+            module.check = lambda x: None  # type: ignore[method-assign]
+        elif isinstance(module, OperatorNorm):
+            module.MOST_STEPS = 1
+    with torch.no_grad():
+        outline(zero_image(outline))
+    return sum(counts)
