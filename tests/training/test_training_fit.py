@@ -268,8 +268,14 @@ def test_log_lines_are_json(small: Small) -> None:
     assert [json.loads(line)["kind"] for line in lines] == ["epoch", "final"]
 
 
-def test_mixed_precision(small: Small) -> None:
-    outcome = finished(train(small(model="geq_tiny", train_size=64, epochs=1, precision="bf16-mixed")))
-    full = finished(train(small(model="geq_tiny", train_size=64, epochs=1)))
-    assert outcome.history[0]["train_loss"] == pytest.approx(full.history[0]["train_loss"], rel=0.1)
-    assert outcome.history[0]["train_loss"] != full.history[0]["train_loss"]
+def test_precision(small: Small) -> None:
+    changes = {"model": "geq_tiny", "train_size": 64, "epochs": 1, "ema": 0.5}
+    single, half, double = (
+        finished(train(small(**changes, precision=precision, picture=precision == "64")))
+        for precision in ("32", "bf16-mixed", "64")
+    )
+    loss = single.history[0]["train_loss"]
+    assert half.history[0]["train_loss"] == pytest.approx(loss, rel=0.1)
+    assert half.history[0]["train_loss"] != loss
+    assert double.history[0]["train_loss"] == pytest.approx(loss, rel=1e-2)
+    assert next(Network.from_pretrained(double.folder.model).parameters()).dtype == torch.float64

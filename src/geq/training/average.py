@@ -20,6 +20,11 @@ class WeightAverage:
         self.decay, self.steps = decay, 0
         self.weights = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
 
+    def follow(self, model: nn.Module) -> None:
+        """Move to the device and floating type that the model has been moved to."""
+        for name, parameter in model.named_parameters():
+            self.weights[name] = self.weights[name].to(parameter)
+
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
         decay = min(self.decay, (1 + self.steps) / (10 + self.steps))

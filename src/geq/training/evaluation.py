@@ -46,7 +46,8 @@ def evaluate(model: Network, batches: BatchLoader) -> EvaluationResult:
             f"the network knows {model.num_classes} classes; {batches.dataset.name} has "
             f"{len(batches.dataset.classes)}: choose the data that it was trained on"
         )
-    device = next(model.parameters()).device
+    like = next(model.parameters())
+    device = like.device
     measures = ClassificationMeasures(model.num_classes, shared=False).to(device)
     solver = SolverMeasures(shared=False).to(device)
     was_training = model.training
@@ -54,8 +55,8 @@ def evaluate(model: Network, batches: BatchLoader) -> EvaluationResult:
     try:
         with measured_failures(model):
             for images, labels in batches:
-                images, labels = images.to(device), labels.to(device)
-                logits = model(images)
+                labels = labels.to(device)
+                logits = model(images.to(like))
                 measures.update(functional.cross_entropy(logits, labels), logits, labels)
                 solver.update(model, len(labels))
     finally:

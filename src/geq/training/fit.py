@@ -135,6 +135,11 @@ def _complete(
     with folder.locked(), explained_write_errors(folder.path, safe):
         folder.clean()
         history = _fit(folder, options, model, data, checkpoint, console)
+        if (
+            options.strategy == "fsdp"
+        ):  # here are only parts of the weights; the last checkpoint has them whole
+            model = build_model(options, data.describe())
+            model.load_state_dict(Checkpoint.load(folder.checkpoint).model)
         if options.early_stop is None:
             model.save_pretrained(folder.model)
         # What is measured is what was written.

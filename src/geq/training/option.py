@@ -267,6 +267,12 @@ class TrainOptions(
             f"early_stop {self.early_stop} with validation {self.validation}",
         )
 
+        demand(
+            self.strategy != "fsdp" or (not self.ema and self.early_stop is None),
+            "fsdp has the whole weights nowhere while it trains, so neither ema nor early_stop; use ddp",
+            f"ema {self.ema}, early_stop {self.early_stop}",
+        )
+
     @property
     def world_size(self) -> int:
         return self.devices * self.num_nodes

@@ -32,7 +32,7 @@ def draw_run(folder: RunFolder, model: Network, test: Dataset) -> None:
     normalised = next(iter(evaluation_loader(chosen, batch_size=SHOWN)))[0]
     maps = attention_maps(model, normalised)
     with torch.no_grad():
-        predicted = model.eval()(normalised).argmax(1)
+        predicted = model.eval()(normalised.to(next(model.parameters()))).argmax(1)
     rows = len(maps)
     figure = Figure(figsize=(12, 4.2 + (1.6 * (rows + 1) if rows else 0)), layout="constrained")
     FigureCanvasAgg(figure)

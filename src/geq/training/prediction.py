@@ -64,7 +64,7 @@ def predict(model: Network, paths: list[Path], data: DataDescription) -> list[Pr
     """One prediction per file."""
     images = Normalize.by(data.statistics)(load_pictures(paths, data), torch.Generator())
     with measured_failures(model.eval()):
-        probabilities = model(images).softmax(1)
+        probabilities = model(images.to(next(model.parameters()))).softmax(1)
     best = probabilities.topk(min(2, len(data.classes)), dim=1)
     steps, residual, converged = _solved(model, len(paths))
     return [

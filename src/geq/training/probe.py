@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from geq.cell import ProximalCell
 from geq.equilibrium import Equilibrium
 from geq.model.network import Network
 from geq.problem import Context
@@ -40,6 +41,7 @@ def probe(model: Network, images: Float[Tensor, "b c h w"]) -> dict[str, BranchP
     equilibria = model.equilibria()
     if not equilibria:
         return {}
+    images = images.to(next(model.parameters()))  # device and floating type
     was_training = model.training
     model.eval()
     try:
@@ -51,8 +53,6 @@ def probe(model: Network, images: Float[Tensor, "b c h w"]) -> dict[str, BranchP
 
 
 def _look(layer: Equilibrium, x: Tensor) -> BranchProbe:
-    from geq.cell.proximal import ProximalCell
-
     if not isinstance(layer.cell, ProximalCell):
         return BranchProbe(None, None, None)
     energy = float(layer.energy(x).mean())

@@ -122,6 +122,20 @@ class Task(LightningModule):
             self.optimizer_state = None
         return optimizer
 
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: float | int | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        if self.options.strategy == "fsdp":
+            whole: Any = self.trainer.model
+            # Each process has a part of the gradient; only the wrapper knows the norm of the whole.
+            if gradient_clip_val:
+                whole.clip_grad_norm_(gradient_clip_val)
+            return
+        self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+
 
 class ClassificationTask(Task):
     """Cross-entropy with label smoothing; accuracy."""

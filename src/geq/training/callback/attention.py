@@ -24,4 +24,4 @@ class AttentionStatistics(Callback):
 
     def on_validation_epoch_end(self, trainer: Trainer, task: Task) -> None:
         if trainer.is_global_zero:
-            task.epoch_record |= summarise(probe(task.model, self.images.to(task.device)))
+            task.epoch_record |= summarise(probe(task.model, self.images))

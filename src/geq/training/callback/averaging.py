@@ -17,6 +17,9 @@ class Averaging(Callback):
     def __init__(self, average: WeightAverage) -> None:
         self.average = average
 
+    def on_fit_start(self, trainer: Trainer, task: Task) -> None:
+        self.average.follow(task.model)
+
     def on_train_batch_end(
         self, trainer: Trainer, task: Task, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
