@@ -29,14 +29,10 @@ from geq.error import OptionError
 from geq.training.option import TrainOptions
 
 NOISE = (
-    # Ours is not a DataLoader, and has its workers where they help.
-    r"The '.*_dataloader' does not have many workers",
-    # A clock of ours sets the learning rate; Lightning need not know.
+    # Lightning's own use of a torch function that torch has renamed.
     r"`isinstance\(treespec, LeafSpec\)` is deprecated",
-    # The class name of our loaders tells Lightning nothing; it must not be wrapped.
-    r"Total length of `.*` across ranks is zero",
 )
-"""Warnings of Lightning that do not apply to this use of it."""
+"""Warnings that a user of this package can do nothing about."""
 
 
 @contextmanager
