@@ -46,13 +46,17 @@ class Subject:
 def accepted_size(model: Network) -> tuple[int, int]:
     """Smaller than the model's own size where it takes that, to save time."""
     channels, height, width = model.input_shape
-    factor = 1 if height <= 8 else 2 if height <= 32 else 4
+    factors = (1,) if height <= 8 else (2, 1) if height <= 32 else (4, 2, 1)
     try:
-        with torch.no_grad():
-            model.eval()(torch.zeros(1, channels, height // factor, width // factor))
-        return height // factor, width // factor
-    except InputError:
-        return height, width
+        for factor in factors:
+            size = height // factor, width // factor
+            try:
+                with torch.no_grad():
+                    model.eval()(torch.zeros(1, channels, *size))
+                return size
+            except InputError:
+                continue
+        raise AssertionError(f"{model.registry_name} refuses its own input_shape")
     finally:
         model.train()
 

@@ -175,3 +175,17 @@ def test_a_zero_matrix_is_no_problem() -> None:
         with torch.no_grad():
             operator.raw_weight.zero_()
         assert not operator(z).any()
+
+
+def test_a_reloaded_operator_evaluates_to_the_very_same_numbers() -> None:
+    """Also after a single training solve, whose direction is saved but has not been followed since."""
+    operator = geq.Conv2d(6, 3, norm=geq.OperatorNorm(0.5))
+    x = torch.randn(2, 6, 8, 8)
+    operator.train()(x)
+    again = geq.Conv2d(6, 3, norm=geq.OperatorNorm(0.5))
+    again.load_state_dict(operator.state_dict())
+    with torch.no_grad():
+        assert torch.equal(operator.eval()(x), again.eval()(x))
+        operator.train()(x)
+        again.load_state_dict(operator.state_dict())
+        assert torch.equal(operator.eval()(x), again.eval()(x))

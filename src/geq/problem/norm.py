@@ -122,18 +122,20 @@ class OperatorNorm(NormRule):
 
     def find_direction(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Tensor:
         start = self.start(weight, shape)
-        if self.training and tuple(self.direction.shape) == shape:
+        tol = 1e-13 if weight.dtype == torch.float64 else 1e-5
+        if self.training:
+            followed = tuple(self.direction.shape) == shape
+            steps = 1 if followed else self.MOST_STEPS
             # A new tensor, never an in-place change: an earlier solve's graph may still refer to the old one.
-            self.direction = top_direction(weight, apply, adjoint, start, 1)
+            self.direction = top_direction(weight, apply, adjoint, start, steps, tol)
             return self.direction
-        version = None if weight.is_inference() else weight._version
-        key = (version, weight.data_ptr(), shape, weight.dtype, weight.device)
+        # Kept for these weights and this start, so that a saved and reloaded model finds the very same.
+        parts = (weight, self.direction)
+        versions = tuple(None if t.is_inference() else t._version for t in parts)
+        key = (versions, *(t.data_ptr() for t in parts), shape, weight.dtype, weight.device)
         if self._settled is None or self._settled[0]() is not weight or self._settled[1] != key:
-            tol = 1e-13 if weight.dtype == torch.float64 else 1e-5
             found = top_direction(weight, apply, adjoint, start, self.MOST_STEPS, tol)
             self._settled = (weakref.ref(weight), key, found)
-        if self.training:
-            self.direction = self._settled[2]
         return self._settled[2]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -142,9 +144,8 @@ class OperatorNorm(NormRule):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         saved = state_dict.get(prefix + "direction")
         if saved is not None and saved.shape != self.direction.shape:
-            self.direction = self.direction.new_empty(
-                saved.shape
-            )  # its size is known from the first solve on
+            # Its size is known from the first solve on.
+            self.direction = self.direction.new_empty(saved.shape)
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def extra_repr(self) -> str:
