@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -103,12 +105,50 @@ def test_the_resolvent_inverts() -> None:
     cell = make(PeacemanRachfordCell)
     cell.step = 0.7
     operator = cell.monotone_operator(*SIZE)
-    drive = torch.randn(1, 3, *SIZE, dtype=torch.float64)
-    context = cell.split(operator, drive)
-    resolvent = (assembled(context.linear) + torch.eye(3 * SIZE[0] * SIZE[1])) / 2
-    expected = torch.linalg.inv(torch.eye(len(resolvent)) + 0.7 * assembled(operator))
-    torch.testing.assert_close(resolvent, expected)
-    torch.testing.assert_close(context.constant.flatten(), 2 * 0.7 * expected @ drive.flatten())
+    found = cell.split(operator)
+    identity = torch.eye(3 * SIZE[0] * SIZE[1], dtype=torch.float64)
+    resolvent = torch.linalg.inv(identity + 0.7 * assembled(operator))
+    torch.testing.assert_close(assembled(found.resolvent), resolvent)
+    torch.testing.assert_close(assembled(found.linear), 2 * resolvent - identity)
+    x = images(1)
+    drive = F.conv2d(x, cell.injection.weight, cell.injection.bias, padding=2)
+    torch.testing.assert_close(cell.inject(x).constant.flatten(), 2 * 0.7 * resolvent @ drive.flatten())
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_evaluation_follows_the_weights(kind: type[MonotoneCell]) -> None:
+    """What is kept between solves is right after every way to change the weights, the step and the size."""
+    cell, x = make(kind).eval(), images()
+
+    def check() -> None:
+        with torch.no_grad():
+            found = cell.inject(x)
+        expected = cell.inject(x)
+        torch.testing.assert_close(found.linear, expected.linear)
+        torch.testing.assert_close(found.constant, expected.constant)
+        with torch.no_grad():
+            cell.inject(x)  # for the next change to find something kept
+
+    with torch.no_grad():
+        assert cell.inject(x).linear is cell.inject(2 * x).linear, "kept"
+    check()
+    with torch.no_grad():
+        before = cell.inject(x).linear
+        cell.skew_gain.mul_(2)
+        assert (cell.inject(x).linear - before).abs().max() > 0.01
+    check()
+    cell.load_state_dict(make(kind).state_dict())
+    check()
+    cell.skew = torch.nn.Parameter(torch.randn_like(cell.skew))
+    check()
+    cell.step = 0.3
+    check()
+    x = x[:, :, :-1]
+    check()
+    with torch.no_grad():
+        twin = copy.deepcopy(cell)
+        cell.symmetric_gain.mul_(2)
+        assert (cell.inject(x).linear - twin.inject(x).linear).abs().max() > 0.01
 
 
 @pytest.mark.parametrize("kind", CELLS)

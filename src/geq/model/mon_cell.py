@@ -24,7 +24,9 @@ with it), fix α by hand, and run the splittings without acceleration; ours go t
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -37,6 +39,21 @@ from geq.model.mon_operator import apply_symbol, identity_like, norm_upper_bound
 from geq.problem import MonotoneWellPosedness
 
 BORDER = 1
+
+
+@dataclass(frozen=True)
+class Splitting:
+    """What a splitting makes of I − W alone.
+
+    Args:
+        linear: symbol of its linear operator.
+        scale: factor of Ux + b in its constant part.
+        resolvent: symbol that Ux + b passes before; None for the identity.
+    """
+
+    linear: Complex[Tensor, "frequency n n"]
+    scale: float
+    resolvent: Complex[Tensor, "frequency n n"] | None = None
 
 
 @dataclass(frozen=True)
@@ -82,6 +99,7 @@ class MonotoneCell(Cell):
         for kernel in (self.symmetric, self.skew):
             nn.init.normal_(kernel, std=1 / (3 * channels))  # of unit norm, so that V/‖V‖ is about V
         self._size: tuple[int, int] | None = None
+        self._kept: tuple[tuple[weakref.ref[Tensor], ...], Any, Splitting] | None = None
 
     def monotone_operator(self, height: int, width: int) -> Complex[Tensor, "frequency n n"]:
         """The symbol of I − W = mI + AᵀA + Bᵀ − B, in single precision at least (Fourier transforms)."""
@@ -99,13 +117,32 @@ class MonotoneCell(Cell):
         drive = self.injection(x)
         drive = drive.to(torch.promote_types(drive.dtype, torch.float32))
         self._size = (drive.shape[2], drive.shape[3])
-        return self.split(self.monotone_operator(*self._size), drive)
+        splitting = self.splitting(*self._size)
+        if splitting.resolvent is not None:
+            drive = apply_symbol(splitting.resolvent, drive)
+        return AffineContext(splitting.linear, splitting.scale * drive)
 
-    def split(
-        self, operator: Complex[Tensor, "frequency n n"], drive: Float[Tensor, "batch n height width"]
-    ) -> AffineContext:
-        """The parts of the map from ``operator`` = I − W and ``drive`` = Ux + b."""
+    def splitting(self, height: int, width: int) -> Splitting:
+        """The splitting of I − W; in evaluation without gradients kept until the weights change."""
+        if self.training or torch.is_grad_enabled():
+            self._kept = None
+            return self.split(self.monotone_operator(height, width))
+        weights = (self.symmetric, self.skew, self.symmetric_gain, self.skew_gain)
+        key = (height, width, self.step, *((w._version, w.dtype, w.device) for w in weights))
+        same = self._kept is not None and all(
+            kept() is weight for kept, weight in zip(self._kept[0], weights, strict=True)
+        )
+        if self._kept is None or not same or self._kept[1] != key:
+            found = self.split(self.monotone_operator(height, width))
+            self._kept = (tuple(weakref.ref(weight) for weight in weights), key, found)
+        return self._kept[2]
+
+    def split(self, operator: Complex[Tensor, "frequency n n"]) -> Splitting:
+        """The parts of the map that ``operator`` = I − W determines."""
         raise NotImplementedError
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_kept": None}
 
     def initial_state(self, c: AffineContext) -> Tensor:
         return torch.zeros_like(c.constant)
@@ -135,11 +172,9 @@ class MonotoneCell(Cell):
 class ForwardBackwardCell(MonotoneCell):
     """z ← prox((I − α(I − W))z + α(Ux + b)); the state is z."""
 
-    def split(
-        self, operator: Complex[Tensor, "frequency n n"], drive: Float[Tensor, "batch n height width"]
-    ) -> AffineContext:
+    def split(self, operator: Complex[Tensor, "frequency n n"]) -> Splitting:
         step = self.step or self.monotonicity / float(norm_upper_bound(operator)) ** 2
-        return AffineContext(identity_like(operator) - step * operator, step * drive)
+        return Splitting(identity_like(operator) - step * operator, step)
 
     def forward(
         self, z: Float[Tensor, "batch n height width"], c: AffineContext
@@ -154,13 +189,11 @@ class PeacemanRachfordCell(MonotoneCell):
     stationary condition of forward-backward. z depends on α not at all, u does.
     """
 
-    def split(
-        self, operator: Complex[Tensor, "frequency n n"], drive: Float[Tensor, "batch n height width"]
-    ) -> AffineContext:
+    def split(self, operator: Complex[Tensor, "frequency n n"]) -> Splitting:
         step = self.step or 1 / float(norm_upper_bound(operator))
         identity = identity_like(operator)
         resolvent = torch.linalg.inv(identity + step * operator)
-        return AffineContext(2 * resolvent - identity, 2 * step * apply_symbol(resolvent, drive))
+        return Splitting(2 * resolvent - identity, 2 * step, resolvent)
 
     def forward(
         self, u: Float[Tensor, "batch n height width"], c: AffineContext
