@@ -26,6 +26,7 @@ EXACT: dict[str, geq.Gradient] = {
     "implicit-picard": geq.Implicit(tol=1e-12, max_steps=500, solver=geq.Picard()),
     "phantom": geq.Phantom(steps=30, damping=0.9),
     "unrolled": geq.Unrolled(steps=25),
+    "unrolled-damped": geq.Unrolled(steps=35, damping=0.9),
 }
 """Gradients that are exact, or become so with many steps."""
 

@@ -151,6 +151,10 @@ def test_value_that_ignores_the_state_has_no_gradient() -> None:
     z = layer(torch.randn(5, 4))
     assert not z.any()
     z.sum().backward()
+    z = layer.requires_grad_(False)(torch.randn(5, 4, requires_grad=True))
+    assert not z.any()
+    z.sum().backward()
+    assert not layer(torch.randn(5, 4)).requires_grad
 
 
 def test_own_similarity_needs_only_a_value() -> None:

@@ -7,6 +7,7 @@ import torch
 
 import geq
 import hidden_problems
+from geq.problem import MonotoneWellPosedness
 from hidden_problems import vectors
 
 
@@ -27,6 +28,28 @@ def test_verdicts() -> None:
     assert not hopeless.unique
     assert hopeless.largest_step is None
     assert "uniqueness not certified" in str(hopeless)
+
+
+def test_nothing_known() -> None:
+    unknown = geq.WellPosedness()
+    assert unknown.rate is unknown.contraction is unknown.unique is unknown.largest_step is None
+    assert str(unknown) == "nothing is known about existence or uniqueness for this map"
+
+
+def test_monotone_verdicts() -> None:
+    """One equilibrium for m > 0, however large ‖W‖ is."""
+    certificate = MonotoneWellPosedness(3.0, monotonicity=0.5, lipschitz=4.0)
+    assert certificate.unique
+    assert not certificate.contraction
+    assert certificate.largest_step == pytest.approx(2 * 0.5 / 16)
+    assert str(certificate) == (
+        "I − W is monotone with m = 0.500: one equilibrium; ‖I − W‖ ≤ 4.000, ‖W‖ ≤ 3.000"
+    )
+    undecided = MonotoneWellPosedness(0.5, monotonicity=0.0, lipschitz=1.0)
+    assert not undecided.unique
+    assert undecided.largest_step is None
+    assert undecided.contraction
+    assert "uniqueness not certified" in str(undecided)
 
 
 def test_the_gaussian_bound_of_uniqueness() -> None:
