@@ -96,7 +96,8 @@ class ProximalMap(StationaryMap):
         problem = self.cell.problem
         if not isinstance(self.cell, ClosedFormCell) or not has_closed_derivatives(problem, self.context):
             return None
-        return ClosedLinearisation(problem, self.context, z, z_is_image=self._features is not None)
+        known = None if self._features is None else self._features.known(z)
+        return ClosedLinearisation(problem, self.context, z, known)
 
     def split(self, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """``(s, T, D)`` at z, for derivatives by autograd.

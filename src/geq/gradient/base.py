@@ -33,6 +33,10 @@ class Linearisation(Protocol):
     def slope(self) -> Tensor | None:
         """The diagonal D where J = D·H with a symmetric H; None where that is not known."""
 
+    @property
+    def slope_is_mask(self) -> bool:
+        """Whether every entry of D is 0 or 1, as for a projection."""
+
     def transposed_jacobian(self, u: Tensor) -> Tensor:
         """Jᵀu."""
 
@@ -49,6 +53,8 @@ class AutogradLinearisation:
     Where the map can be split into prox and attraction (see :class:`~geq.cell.ProximalMap`) the symmetric
     structure is used.
     """
+
+    slope_is_mask = False
 
     def __init__(self, fn: Map, z: Tensor) -> None:
         with torch.enable_grad():

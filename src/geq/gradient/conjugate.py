@@ -42,9 +42,7 @@ def conjugate_gradient(
     steps = torch.zeros(target.shape[0], dtype=torch.int64, device=target.device)
     indefinite = torch.zeros_like(steps, dtype=torch.bool)
     active = square > limit
-    for _ in range(max_steps):
-        if not bool(active.any()):
-            break
+    for _ in range(max_steps if bool(active.any()) else 0):
         argument = packing.unpack(direction)
         assert isinstance(argument, Tensor)
         image = packing.pack(product(argument))
@@ -58,9 +56,11 @@ def conjugate_gradient(
         residual.addcmul_(length, image, value=-1)
         previous, square = square, torch.where(active, dot(residual, residual), square)
         active = active & (square > limit)
+        if not bool(active.any()):
+            break
         ratio = (square / previous.clamp_min(tiny)).to(target.dtype).unsqueeze(1)
-        direction.mul_(ratio).add_(residual)
+        torch.addcmul(residual, ratio, direction, out=direction)
     relative = (square / (limit / tol**2).clamp_min(tiny)).sqrt()
     converged = (square <= limit) & ~indefinite
     status = Status.CONVERGED if bool(converged.all()) else Status.MAX_STEPS
-    return Solution(packing.unpack(y * size), relative, converged, steps, status), indefinite
+    return Solution(packing.unpack(y.mul_(size)), relative, converged, steps, status), indefinite

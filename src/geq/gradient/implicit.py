@@ -48,9 +48,10 @@ class Implicit(Gradient):
             raise unknown_name("value of on_failure", self.on_failure, ("raise", "warn", "ignore"))
 
     def adjoint(self, at: Linearisation, grad: Tensor, record: Record | None) -> Tensor:
-        finite = torch.isfinite(grad).flatten(1).all(1).view(-1, *[1] * (grad.dim() - 1))
-        poisoned = not bool(finite.all())
+        # One pass to see that all is well; a sum that overflows is looked at more closely, as NaN is.
+        poisoned = not bool(torch.isfinite(grad.sum()))
         if poisoned:
+            finite = torch.isfinite(grad).flatten(1).all(1).view(-1, *[1] * (grad.dim() - 1))
             grad = torch.where(finite, grad, 0.0)
         if self.solver is None and at.slope is not None:
             solution = self._symmetric(at, grad)
@@ -66,14 +67,19 @@ class Implicit(Gradient):
 
     def _symmetric(self, at: Linearisation, grad: Tensor) -> Solution:
         assert at.slope is not None
-        root = at.slope.sqrt()
         tol = max(self.tol, 4 * torch.finfo(grad.dtype).eps)
-        solution, indefinite = conjugate_gradient(
-            lambda y: y - root * at.hessian(root * y), root * grad, tol, self.max_steps
-        )
+        # A mask is its own root, and every y that occurs is already masked.
+        root = at.slope if at.slope_is_mask else at.slope.sqrt()
+
+        def product(y: Tensor) -> Tensor:
+            return torch.addcmul(y, root, at.hessian(y if at.slope_is_mask else root * y), value=-1)
+
+        solution, indefinite = conjugate_gradient(product, root * grad, tol, self.max_steps)
         assert isinstance(solution.value, Tensor)
-        # Where D = 0 the graph of T multiplies u by zero: any u will do.
-        u = torch.where(root > 0, solution.value / root.clamp_min(torch.finfo(root.dtype).tiny), 0.0)
+        u = solution.value
+        if not at.slope_is_mask:
+            # Where D = 0 the graph of T multiplies u by zero: any u will do.
+            u = torch.where(root > 0, u / root.clamp_min(torch.finfo(root.dtype).tiny), 0.0)
         if not bool(indefinite.any()):
             return replace(solution, value=u)
         general = self._general(at, grad)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from geq.error import OptionError
@@ -36,7 +37,7 @@ class Phantom(Gradient):
     def adjoint(self, at: Linearisation, grad: Tensor, record: Record | None) -> Tensor:
         total = self.damping * grad
         for _ in range(self.steps - 1):
-            total = self.damping * (grad + at.transposed_jacobian(total)) + (1 - self.damping) * total
+            total = torch.lerp(total, grad + at.transposed_jacobian(total), self.damping)
         return total
 
 

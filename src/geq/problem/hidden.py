@@ -94,7 +94,8 @@ class HiddenProblem(nn.Module, metaclass=CheckedOptions):
                 f"x must have the precision of the weights, {expected}: got {x.dtype}; convert with "
                 f"layer.to({x.dtype}) or x.to({expected}), or run under torch.autocast"
             )
-        if not bool(torch.isfinite(x).all()):
+        # One pass to see that all is well; a sum that overflows is looked at more closely, as NaN is.
+        if not bool(torch.isfinite(x.sum())) and not bool(torch.isfinite(x).all()):
             raise InputError(
                 "x must be finite: got NaN or infinity; check the data and the layers before this one"
             )
