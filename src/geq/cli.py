@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from importlib.metadata import version
 
 from geq.error import GeqError, unknown_name
 
@@ -19,6 +18,7 @@ COMMANDS: dict[str, str] = {
     "compare": "show in what runs differ, and what came of it",
     "tune": "search γ rule, patch, split and learning rate",
     "data": "list, check and fetch datasets; write corrupted images",
+    "bench": "speed and memory against peers, as ratios from one run",
     "models": "list the models: size, cost, input, source, what the paper reports",
     "show": "draw the architecture of a model with its shapes",
 }
@@ -48,6 +48,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(overview())
         return 0
     if arguments[0] in ("-V", "--version"):
+        from importlib.metadata import version  # slower to load than all the rest of this file
+
         print(f"geq {version('geq')}")
         return 0
     name, *rest = arguments

@@ -29,6 +29,7 @@ ALLOWED = {
     "experiment": NETWORK | {"data", "training", "analysis"},
     "report": NETWORK | {"data", "training", "analysis", "experiment"},
     "app": NETWORK | {"data", "training", "analysis"},
+    "bench": None,  # benchmarks may use everything as well
     "command": None,  # the commands may use everything
     "cli": {"error"},  # ... but the table of commands loads nothing
     "__init__": {"error"},

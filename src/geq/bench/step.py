@@ -1,0 +1,133 @@
+"""Training steps and inference of every CIFAR branch against algorithm 1 under torchdeq, and their limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from geq.bench.branch import BEST_RIDGE, Branch, backward, torchdeq_solve
+from geq.bench.case import Finding, Setting
+from geq.bench.literal import LiteralMap
+from geq.bench.measure import Convolutions, Work, in_turns
+from geq.bench.statistic import Ratio, ratio
+from geq.equilibrium import Equilibrium
+from geq.gradient import Implicit, Phantom
+from geq.solver import Anderson, Picard, fixed_point
+
+NEVER = 1e-12
+"""A tolerance that no solve in single precision reaches: all evaluations are made."""
+
+
+def training_step(layer: Equilibrium, branch: Branch) -> Work:
+    x, cotangent = branch.input().requires_grad_(), branch.cotangent()
+    return lambda: backward(layer, layer(x), cotangent)
+
+
+def literal_step(layer: Equilibrium, branch: Branch, solve: Callable[[LiteralMap], Any]) -> Work:
+    x, cotangent = branch.input().requires_grad_(), branch.cotangent()
+    return lambda: backward(layer, solve(LiteralMap.of(layer, x)), cotangent)
+
+
+def evaluations(branch: Branch, tol: float) -> int:
+    """How many evaluations the layer needs to a tolerance."""
+    layer = branch.layer(tol=tol)
+    with torch.no_grad():
+        return int(layer.solve(branch.input()).steps.max())
+
+
+def equal_evaluations(branch: Branch, setting: Setting) -> Iterator[Finding]:
+    """Training steps that evaluate the map equally often, and the convolutions alone."""
+    steps = evaluations(branch, 1e-3)
+    literal = branch.layer()
+    solve = torchdeq_solve(tol=NEVER, max_steps=steps, lam=None)
+    phantom = training_step(branch.layer(Phantom(), NEVER, steps), branch)
+    exact = training_step(branch.layer(Implicit(tol=1e-3), NEVER, steps), branch)
+    exact()  # the first step of a layer also finds the norm of its weight
+    with Convolutions() as convolutions:
+        exact()
+    seconds = in_turns(
+        {
+            "literal": literal_step(literal, branch, solve),
+            "phantom": phantom,
+            "exact": exact,
+            "convolutions": convolutions.replay,
+        },
+        setting.repeats,
+    )
+    label = f"{branch.name} step, {steps} evaluations"
+    peer, limit = seconds["literal"], seconds["convolutions"]
+    yield Finding(f"{label}, phantom", ratio(peer, seconds["phantom"]), "× torchdeq's speed", at_least=2.5)
+    yield Finding(f"{label}, exact", ratio(peer, seconds["exact"]), "× torchdeq's speed", at_least=2.5)
+    yield Finding(f"{label}, limit", ratio(peer, limit), "× torchdeq's speed")
+    yield Finding(f"{label}, exact", ratio(seconds["exact"], limit), "× its convolutions", at_most=1.25)
+
+
+def to_tolerance(branch: Branch, setting: Setting) -> Iterator[Finding]:
+    """Training steps with the default gradient against torchdeq's phantom gradient, to a tolerance."""
+    for tol in (1e-3, 1e-4, 1e-5):
+        works = {"ours": training_step(branch.layer(tol=tol), branch)}
+        for name, lam in (("default", None), ("best", BEST_RIDGE)):
+            solve = torchdeq_solve(tol=tol, max_steps=50, lam=lam)
+            works[name] = literal_step(branch.layer(), branch, solve)
+        seconds = in_turns(works, setting.repeats)
+        for name in ("default", "best"):
+            target = 2.5 if tol == 1e-4 and name == "best" else None
+            what = f"{branch.name} step to {tol:g}, torchdeq {name}"
+            yield Finding(what, ratio(seconds[name], seconds["ours"]), "× torchdeq's speed", at_least=target)
+
+
+def inference(branch: Branch, setting: Setting) -> Iterator[Finding]:
+    """Solves without gradient, at equal evaluations and to tolerances."""
+    steps = evaluations(branch, 1e-3)
+    compared: list[tuple[str, float, int, str, float | None]]
+    compared = [(f"{steps} evaluations", NEVER, steps, "default", None)]
+    compared += [
+        (f"to {tol:g}", tol, 50, name, lam)
+        for tol in (1e-3, 1e-5)
+        for name, lam in (("default", None), ("best", BEST_RIDGE))
+    ]
+    x = branch.input()
+    for label, tol, most, name, lam in compared:
+        layer = branch.layer(tol=tol, max_steps=most)
+        layer(x)  # the running scale of γ
+        layer.eval()
+        solve = torchdeq_solve(tol=tol, max_steps=most, lam=lam, training=False)
+        with torch.no_grad():
+            seconds = in_turns(
+                {"ours": lambda: layer(x), "peer": lambda: solve(LiteralMap.of(layer, x))},  # noqa: B023
+                setting.repeats,
+            )
+        yield Finding(
+            f"{branch.name} inference {label}, torchdeq {name}",
+            ratio(seconds["peer"], seconds["ours"]),
+            "× torchdeq's speed",
+            at_least=1.8 if tol == 1e-3 else None,
+        )
+
+
+@torch.no_grad()
+def solver_overhead(branch: Branch, setting: Setting) -> Iterator[Finding]:
+    """Anderson against evaluating the bare map as often."""
+    layer, steps = branch.layer(), 10
+    cell = layer.cell
+    fn = cell.at(cell.inject(branch.input())).features()  # type: ignore[attr-defined]
+    start = fn.start(None)
+
+    def bare() -> None:
+        u = start
+        for _ in range(steps):
+            u = fn(u)
+
+    def solve(solver: Any) -> Work:
+        return lambda: fixed_point(fn, start, solver, tol=NEVER, max_steps=steps, on_failure="ignore")
+
+    seconds = in_turns(
+        {"bare": bare, "anderson": solve(Anderson(5)), "picard": solve(Picard())}, 2 * setting.repeats
+    )
+    target = 0.15 if branch.side <= 4 else 0.10
+    for name, limit in (("anderson", target), ("picard", None)):
+        over = ratio(seconds[name], seconds["bare"])
+        extra = Ratio(over.median - 1, over.low - 1, over.high - 1, over.repeats)
+        yield Finding(f"{branch.name} {name}, overhead", extra, "× the bare map", at_most=limit)

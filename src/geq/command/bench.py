@@ -1,0 +1,54 @@
+"""``geq bench``: speed and memory against peers, as ratios from one run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from geq.command.option import parse
+from geq.error import OptionError, unknown_name
+
+
+def declare(parser: Any) -> None:
+    parser.add_argument("--list", action="store_true", help="name the cases and end")
+    parser.add_argument("--case", type=str, default=None, help="run one case, or several: a,b")
+    parser.add_argument("--quick", action="store_true", help="few repeats: whether it runs, not how fast")
+    parser.add_argument("--threads", type=int, default=1, help="of torch; with 1, CPU time is compared")
+    parser.add_argument("--output", type=Path, default=Path("bench.jsonl"), help="file of records")
+    parser.add_argument("--plot", type=Path, default=None, help="also draw the ratios: .png, .pdf or .svg")
+
+
+def chosen(pattern: str | None, known: list[str]) -> list[str]:
+    names = known if pattern is None else [name.strip() for name in pattern.split(",")]
+    for name in names:
+        if name not in known:
+            raise unknown_name("bench case", name, known)
+    return names
+
+
+def main(arguments: list[str]) -> int:
+    options = parse("bench", "Speed and memory against peers, as ratios from one run.", arguments, declare)
+    from geq.bench.catalogue import CASES
+    from geq.bench.picture import plot, show
+    from geq.bench.runner import run_case
+
+    if options.list:
+        for case in CASES.values():
+            print(f"{case.name:<16} {case.summary}")
+        return 0
+    if options.threads < 1:
+        raise OptionError(f"--threads must be at least 1: got {options.threads}")
+    names = chosen(options.case, list(CASES))
+    records: list[dict[str, Any]] = []
+    with options.output.open("w", encoding="utf-8") as file:
+        for name in names:
+            print(f"{name} …", flush=True)
+            for record in run_case(name, options.threads, options.quick):
+                records.append(record)
+                file.write(json.dumps(record, ensure_ascii=False) + "\n")
+                file.flush()
+    show(records)
+    if options.plot is not None:
+        plot(records, options.plot)
+    return 1 if any(record["status"] == "failed" for record in records) else 0
