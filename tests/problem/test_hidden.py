@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 import geq
 import hidden_problems
+from geq.problem.operator import CHANNELS_LAST_SIDE
 from hidden_problems import maps, vectors
 
 
@@ -28,7 +29,10 @@ def test_injection_is_computed_once_per_solve() -> None:
 
 
 @pytest.mark.parametrize("given", [torch.contiguous_format, torch.channels_last])
-@pytest.mark.parametrize("side, chosen", [(4, torch.contiguous_format), (8, torch.channels_last)])
+@pytest.mark.parametrize(
+    "side, chosen",
+    [(CHANNELS_LAST_SIDE // 2, torch.contiguous_format), (CHANNELS_LAST_SIDE, torch.channels_last)],
+)
 def test_memory_order_is_chosen_by_the_size(
     given: torch.memory_format, side: int, chosen: torch.memory_format
 ) -> None:
