@@ -3,18 +3,21 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONHASHSEED ?= 0
 
-.PHONY: run test check lint bench docs clean
+.PHONY: run test nightly check lint bench docs clean
 
 run: .venv ## train the embedded default (GEQ on scikit-learn's digits) and draw it
 	$(BIN)/geq train
 
 test: .venv ## lint, types and every test
 	$(MAKE) lint
-	GEQ_TORCH_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term:skip-covered
+	GEQ_TORCH_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not nightly" --cov --cov-report=term:skip-covered
+
+nightly: .venv ## what takes too long for every day: the whole contract of the largest models
+	GEQ_TORCH_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m nightly
 
 check: .venv ## what to run before each commit: lint, types, fast tests
 	$(MAKE) lint
-	GEQ_TORCH_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" -q
+	GEQ_TORCH_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not nightly" -q
 
 lint: .venv
 	$(BIN)/ruff check .

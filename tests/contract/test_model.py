@@ -61,17 +61,34 @@ def accepted_size(model: Network) -> tuple[int, int]:
         model.train()
 
 
+def prepared(name: str) -> Subject:
+    torch.manual_seed(0)
+    model = create_model(name)
+    made = Subject(model, accepted_size(model))
+    norms = [module for module in model.modules() if isinstance(module, torch.nn.BatchNorm2d)]
+    for norm in norms:
+        norm.momentum = 1.0  # after one batch, evaluation is to see activations of the usual size
+    with torch.no_grad():
+        model(made.images(2))
+    for norm in norms:
+        norm.momentum = 0.1
+    return made
+
+
 @pytest.fixture(
     scope="module", params=[*TINY, *SMALL, *(pytest.param(name, marks=pytest.mark.slow) for name in LARGE)]
 )
 def subject(request: pytest.FixtureRequest) -> Subject:
     """Made once for all tests of a model: the first solve of a large one takes seconds."""
-    torch.manual_seed(0)
-    model = create_model(request.param)
-    made = Subject(model, accepted_size(model))
-    with torch.no_grad():
-        model(made.images(2))
-    return made
+    return prepared(request.param)
+
+
+@pytest.fixture(
+    scope="module", params=[*TINY, *SMALL, *(pytest.param(name, marks=pytest.mark.nightly) for name in LARGE)]
+)
+def affordable(request: pytest.FixtureRequest) -> Subject:
+    """The same, where the large models of a family add minutes and little: they come by night."""
+    return prepared(request.param)
 
 
 def labels_for(logits: Tensor) -> Tensor:
@@ -110,16 +127,16 @@ def test_every_parameter_has_a_gradient(subject: Subject) -> None:
         assert parameter.grad.abs().sum() > 0, place
 
 
-def test_the_image_has_a_gradient_in_evaluation(subject: Subject) -> None:
-    model, images = subject.copy().eval(), subject.images(1).requires_grad_()
+def test_the_image_has_a_gradient_in_evaluation(affordable: Subject) -> None:
+    model, images = affordable.copy().eval(), affordable.images(1).requires_grad_()
     model(images)[:, 0].sum().backward()
     assert images.grad is not None
     assert torch.isfinite(images.grad).all()
     assert images.grad.abs().sum() > 0
 
 
-def test_a_prediction_does_not_depend_on_its_batch(subject: Subject) -> None:
-    model, images = subject.copy().eval(), subject.images(3)
+def test_a_prediction_does_not_depend_on_its_batch(affordable: Subject) -> None:
+    model, images = affordable.copy().eval(), affordable.images(3)
     with torch.no_grad():
         together = model(images)
         alone = torch.cat([model(image[None]) for image in images])
@@ -139,17 +156,17 @@ def test_saving_and_loading(subject: Subject, tmp_path: Path) -> None:
         assert torch.equal(again.state_dict()[key], value), key
 
 
-def test_the_configuration_rebuilds_the_architecture(subject: Subject) -> None:
+def test_the_configuration_rebuilds_the_architecture(affordable: Subject) -> None:
     with torch.device("meta"):
-        model = create_model(subject.name)
+        model = create_model(affordable.name)
         again = type(model)(model.config)
     shapes = {key: value.shape for key, value in model.state_dict().items()}
     assert {key: value.shape for key, value in again.state_dict().items()} == shapes
-    assert str(again) == str(model) == str(subject.copy().train())
+    assert str(again) == str(model) == str(affordable.copy().train())
 
 
-def test_a_deep_copy_lives_on_its_own(subject: Subject) -> None:
-    model, images = subject.copy(), subject.images(2)
+def test_a_deep_copy_lives_on_its_own(affordable: Subject) -> None:
+    model, images = affordable.copy(), affordable.images(2)
     model(images).sum().backward()
     twin = copy.deepcopy(model)
     with torch.no_grad():
@@ -160,21 +177,23 @@ def test_a_deep_copy_lives_on_its_own(subject: Subject) -> None:
         assert torch.equal(model(images), expected)
 
 
-def test_autocast_to_bfloat16(subject: Subject) -> None:
-    model, images = subject.copy(), subject.images(2)
+def test_autocast_to_bfloat16(affordable: Subject) -> None:
+    model, images = affordable.copy(), affordable.images(2)
     with torch.autocast("cpu", torch.bfloat16):
         logits = model(images)
         loss = F.cross_entropy(logits, labels_for(logits))
     assert torch.isfinite(logits).all()
     assert_converged(model)
-    if subject.name in TINY:  # most processors emulate bfloat16: the gradient of a large model takes a minute
+    if (
+        affordable.name in TINY
+    ):  # most processors emulate bfloat16: the gradient of a large model takes a minute
         loss.backward()
         assert all(torch.isfinite(parameter.grad).all() for parameter in model.parameters())
 
 
-def test_energy_and_well_posedness(subject: Subject) -> None:
-    model, images = subject.copy().eval(), subject.images(2)
-    if subject.name.startswith(ENERGY_FAMILIES):
+def test_energy_and_well_posedness(affordable: Subject) -> None:
+    model, images = affordable.copy().eval(), affordable.images(2)
+    if affordable.name.startswith(ENERGY_FAMILIES):
         with torch.no_grad():
             energy = model.energy(images)
             assert energy.shape == (2,)
