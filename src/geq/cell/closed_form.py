@@ -70,6 +70,7 @@ class FeatureMap:
         # The same memory is the same u: it is held here, so that nothing else can have taken its place.
         if self._last is not None and self._last[0].data_ptr() == u.data_ptr() and u.numel():
             return self._last[1]
+        self._last = self._image = None  # before the next ones are made, so that both never exist at once
         if self.on_features:
             s = self.c.W.adjoint(self.c.similarity.grad(u))
         else:
