@@ -74,7 +74,10 @@ def run(code: str) -> str:
 
 
 def test_help_does_not_import_torch() -> None:
-    code = "import sys; from geq.cli import main; main(['--help']); print('torch' in sys.modules, 'numpy' in sys.modules)"
+    code = (
+        "import sys; from geq.cli import main; main(['--help']);"
+        "print('torch' in sys.modules, 'numpy' in sys.modules)"
+    )
     assert run(code).splitlines()[-1] == "False False"
 
 
