@@ -98,9 +98,7 @@ def test_the_flow_solves_the_ode(ode: NeuralODE) -> None:
     with torch.no_grad():
         for parameter in ode.field.parameters():
             parameter.mul_(1.5)
-        exact = odeint(ode.field, z, torch.tensor([0.0, 1.0], dtype=torch.float64), rtol=1e-9, atol=1e-9)[
-            -1
-        ]
+        exact = odeint(ode.field, z, torch.tensor([0.0, 1.0], dtype=torch.float64), rtol=1e-9, atol=1e-9)[-1]
         errors = []
         for steps in (4, 32):
             model = NeuralODE(
