@@ -21,6 +21,18 @@ def check_channels(in_channels: int, out_channels: int, mid_channels: int) -> No
         )
 
 
+def inner_product_kernel(similarity: Similarity | None) -> Similarity:
+    """The kernel of an OptEq layer, by default the linear one."""
+    if similarity is None:
+        return Linear()
+    if similarity.acts_on != "state":
+        raise OptionError(
+            f"an OptEq layer takes an inner-product kernel: got {type(similarity).__name__}; for kernels on "
+            "features use GEQ2d, GEQLinear or HiddenProblem"
+        )
+    return similarity
+
+
 class GEQ2d(Equilibrium):
     """The Gaussian equilibrium of GEQ on ``(batch, channels, height, width)``, same size in and out.
 
@@ -123,12 +135,7 @@ class OptEq2d(Equilibrium):
         max_steps: int = 50,
         on_failure: str | None = None,
     ) -> None:
-        similarity = Linear() if similarity is None else similarity
-        if similarity.acts_on != "state":
-            raise OptionError(
-                f"OptEq2d takes an inner-product kernel: got {type(similarity).__name__}; use GEQ2d or "
-                "HiddenProblem for kernels on features"
-            )
+        similarity = inner_product_kernel(similarity)
         mid_channels = max(1, out_channels // 2) if mid_channels is None else mid_channels
         check_channels(in_channels, out_channels, mid_channels)
         U = Injection(

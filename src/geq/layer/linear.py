@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from geq.equilibrium import Equilibrium
-from geq.error import OptionError
 from geq.gradient import Gradient, Implicit
-from geq.layer.equilibrium2d import check_channels
+from geq.layer.equilibrium2d import check_channels, inner_product_kernel
 from geq.layer.injection import Injection
-from geq.problem import Dense, GammaRule, Gaussian, HiddenProblem, Linear, NormRule, Similarity
+from geq.problem import Dense, GammaRule, Gaussian, HiddenProblem, NormRule, Similarity
 from geq.solver import Solver
 
 
@@ -87,11 +86,7 @@ class OptEqLinear(Equilibrium):
         max_steps: int = 50,
         on_failure: str | None = None,
     ) -> None:
-        similarity = Linear() if similarity is None else similarity
-        if similarity.acts_on != "state":
-            raise OptionError(
-                f"OptEqLinear takes an inner-product kernel: got {type(similarity).__name__}; use GEQLinear"
-            )
+        similarity = inner_product_kernel(similarity)
         mid_features = max(1, out_features // 2) if mid_features is None else mid_features
         check_channels(in_features, out_features, mid_features)
         U = Injection(Dense(in_features, out_features, bias=not normalise_input), normalise_input)
