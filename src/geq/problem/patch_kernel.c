@@ -16,6 +16,26 @@ typedef struct {
     ptrdiff_t patch, split, threads;
 } Geometry;
 
+/* A patch in memory: `runs` stretches of `length` neighbours each. With channels last a stretch holds the channels
+ * of a pixel, otherwise the pixels of a row. */
+typedef struct {
+    ptrdiff_t runs, length, start[LIMIT];
+} Patch;
+
+static Patch patch_of(const Geometry *g)
+{
+    Patch p = {.runs = 0, .length = g->channel_stride == 1 ? g->split : g->column_stride == 1 ? g->patch : 1};
+    const int pixels_first = g->channel_stride == 1;
+    const ptrdiff_t p2 = g->patch * g->patch, total = g->split * p2;
+    for (ptrdiff_t e = 0; e < total; e++) {
+        const ptrdiff_t c = pixels_first ? e % g->split : e / p2, pixel = pixels_first ? e / g->split : e % p2;
+        const ptrdiff_t i = pixel / g->patch, j = pixel % g->patch;
+        if (e % p.length == 0)
+            p.start[p.runs++] = c * g->channel_stride + i * g->row_stride + j * g->column_stride;
+    }
+    return p;
+}
+
 #define REAL float
 #define EXP expf
 #define NAME(x) x##_float
@@ -54,13 +74,31 @@ static inline __attribute__((always_inline)) REAL NAME(dot)(
     return sum;
 }
 
+static inline __attribute__((always_inline)) void NAME(gather)(
+    const REAL *restrict from, REAL *restrict d, const ptrdiff_t *start, ptrdiff_t runs, ptrdiff_t length)
+{
+    for (ptrdiff_t run = 0; run < runs; run++)
+        for (ptrdiff_t k = 0; k < length; k++) d[run * length + k] = from[start[run] + k];
+}
+
+/* to = factor (a - bend b) */
+static inline __attribute__((always_inline)) void NAME(scatter)(
+    REAL *restrict to, const REAL *restrict a, const REAL *restrict b, REAL factor, REAL bend,
+    const ptrdiff_t *start, ptrdiff_t runs, ptrdiff_t length)
+{
+    for (ptrdiff_t run = 0; run < runs; run++)
+        for (ptrdiff_t k = 0; k < length; k++)
+            to[start[run] + k] = factor * (a[run * length + k] - bend * b[run * length + k]);
+}
+
 /* One sample. With direction == NULL: out = beta r. Otherwise out = beta (Gq - 2 gamma r <r, q>), the derivative
  * of beta r along q; then, if gram_grad is given, also m = beta r and the gradients of <q, beta r>. */
 static inline __attribute__((always_inline)) void NAME(sample)(
-    const Geometry *g, const ptrdiff_t *offset, const REAL *v, const REAL *u, const REAL *restrict gram,
-    REAL gamma, const REAL *direction, REAL *out, REAL *m, REAL *restrict gram_grad, REAL *gamma_grad,
-    ptrdiff_t entries)
+    const Geometry *g, const Patch *p, const REAL *v, const REAL *u, const REAL *restrict gram, REAL gamma,
+    const REAL *direction, REAL *out, REAL *m, REAL *restrict gram_grad, REAL *gamma_grad, ptrdiff_t runs,
+    ptrdiff_t length)
 {
+    const ptrdiff_t entries = runs * length;
     REAL d[LIMIT], r[LIMIT], q[LIMIT], gq[LIMIT];
     REAL gamma_sum = 0;
     for (ptrdiff_t group = 0; group < g->channels; group += g->split)
@@ -68,20 +106,21 @@ static inline __attribute__((always_inline)) void NAME(sample)(
             for (ptrdiff_t column = 0; column < g->width; column += g->patch) {
                 const ptrdiff_t at =
                     group * g->channel_stride + row * g->row_stride + column * g->column_stride;
-                for (ptrdiff_t e = 0; e < entries; e++) d[e] = v[at + offset[e]] - u[at + offset[e]];
+                NAME(gather)(v + at, d, p->start, runs, length);
+                NAME(gather)(u + at, q, p->start, runs, length);
+                for (ptrdiff_t e = 0; e < entries; e++) d[e] -= q[e];
                 const REAL square = NAME(project)(d, gram, r, entries);
                 const REAL beta = EXP(-gamma * square);
                 if (!direction) {
-                    for (ptrdiff_t e = 0; e < entries; e++) out[at + offset[e]] = beta * r[e];
+                    NAME(scatter)(out + at, r, r, beta, 0, p->start, runs, length);
                     continue;
                 }
-                for (ptrdiff_t e = 0; e < entries; e++) q[e] = direction[at + offset[e]];
+                NAME(gather)(direction + at, q, p->start, runs, length);
                 NAME(project)(q, gram, gq, entries);
                 const REAL along = NAME(dot)(r, q, entries);
-                const REAL bend = 2 * gamma * along;
-                for (ptrdiff_t e = 0; e < entries; e++) out[at + offset[e]] = beta * (gq[e] - bend * r[e]);
+                NAME(scatter)(out + at, gq, r, beta, 2 * gamma * along, p->start, runs, length);
                 if (!gram_grad) continue;
-                for (ptrdiff_t e = 0; e < entries; e++) m[at + offset[e]] = beta * r[e];
+                NAME(scatter)(m + at, r, r, beta, 0, p->start, runs, length);
                 for (ptrdiff_t e = 0; e < entries; e++) q[e] -= gamma * along * d[e];
                 for (ptrdiff_t i = 0; i < entries; i++) {
                     const REAL factor = beta * d[i];
@@ -92,24 +131,24 @@ static inline __attribute__((always_inline)) void NAME(sample)(
     if (gamma_grad) *gamma_grad = gamma_sum;
 }
 
-void NAME(geq_patch)(const Geometry *g, const REAL *v, const REAL *u, const REAL *gram, const REAL *gamma,
+/* `ordered` is the Gram matrix with its entries in the order of memory; gram_grad comes out in the same order. */
+void NAME(geq_patch)(const Geometry *g, const REAL *v, const REAL *u, const REAL *ordered, const REAL *gamma,
                      const REAL *direction, REAL *out, REAL *m, REAL *gram_grad, REAL *gamma_grad)
 {
-    ptrdiff_t offset[LIMIT], entries = 0;
-    for (ptrdiff_t c = 0; c < g->split; c++)
-        for (ptrdiff_t i = 0; i < g->patch; i++)
-            for (ptrdiff_t j = 0; j < g->patch; j++)
-                offset[entries++] = c * g->channel_stride + i * g->row_stride + j * g->column_stride;
+    const Patch p = patch_of(g);
+    const ptrdiff_t entries = p.runs * p.length;
 #pragma omp parallel for num_threads(g->threads) schedule(static)
     for (ptrdiff_t b = 0; b < g->batch; b++) {
         const ptrdiff_t at = b * g->batch_stride, square = b * entries * entries;
         const REAL *q = direction ? direction + at : 0;
         REAL *mb = m ? m + at : 0, *gg = gram_grad ? gram_grad + square : 0, *cg = gamma_grad ? gamma_grad + b : 0;
-        /* The papers' patch, 8 channels of 2x2, with its size known to the compiler. */
-        if (entries == 32)
-            NAME(sample)(g, offset, v + at, u + at, gram, gamma[b], q, out + at, mb, gg, cg, 32);
+        /* The papers' patch, 8 channels of 2x2, with its sizes known to the compiler in both layouts. */
+        if (p.length == 8 && p.runs == 4)
+            NAME(sample)(g, &p, v + at, u + at, ordered, gamma[b], q, out + at, mb, gg, cg, 4, 8);
+        else if (p.length == 2 && p.runs == 16)
+            NAME(sample)(g, &p, v + at, u + at, ordered, gamma[b], q, out + at, mb, gg, cg, 16, 2);
         else
-            NAME(sample)(g, offset, v + at, u + at, gram, gamma[b], q, out + at, mb, gg, cg, entries);
+            NAME(sample)(g, &p, v + at, u + at, ordered, gamma[b], q, out + at, mb, gg, cg, p.runs, p.length);
     }
 }
 #endif

@@ -123,6 +123,12 @@ def in_layout_of(maps: Tensor, like: Tensor) -> Tensor:
     return maps if maps.stride() == like.stride() else torch.empty_like(like).copy_(maps)
 
 
+@functools.cache
+def memory_order(patch: int, split: int) -> Tensor:
+    """Where each entry of a patch, taken pixel by pixel, stands in the order (channel, row, column)."""
+    return torch.arange(split * patch**2).view(split, patch**2).t().reshape(-1)
+
+
 def run(
     v: Tensor,
     u: Tensor,
@@ -144,7 +150,8 @@ def run(
         v = v.contiguous()
     u = in_layout_of(u, v)
     per_sample = gamma.reshape(-1).expand(v.shape[0]).contiguous()
-    gram = gram.contiguous()
+    order = memory_order(patch, split) if v.stride(1) == 1 else None
+    gram = gram.contiguous() if order is None else gram[order][:, order]
     results = [torch.empty_like(v)]
     if direction is not None:
         direction = in_layout_of(direction, v)
@@ -160,5 +167,11 @@ def run(
     shape = geometry(v, patch, split)
     function(ctypes.byref(shape), *(None if t is None else ctypes.c_void_p(t.data_ptr()) for t in pointers))
     if gradients:
-        results[2] = results[2].sum(0)
+        summed = results[2].sum(0)
+        # Back to the order (channel, row, column).
+        results[2] = (
+            summed
+            if order is None
+            else torch.empty_like(summed).index_put_((order.unsqueeze(1), order), summed)
+        )
     return tuple(results)
