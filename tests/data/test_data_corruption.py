@@ -95,7 +95,9 @@ def test_any_size_and_grey_images_are_taken(name: str, height: int, width: int, 
 )
 def test_plain_images_give_no_warnings(name: str, value: int, severity: int) -> None:
     """A black image has no brightest value, a plain one no edges: nothing may be divided by zero."""
-    corrupt(np.full((1, 32, 32, 3), value, dtype=np.uint8), name, severity, seed=0)
+    images = corrupt(np.full((1, 32, 32, 3), value, dtype=np.uint8), name, severity, seed=0)
+    assert images.shape == (1, 32, 32, 3)
+    assert images.dtype == np.uint8
 
 
 def test_wrong_requests_are_refused() -> None:
