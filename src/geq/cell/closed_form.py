@@ -12,14 +12,12 @@ for a bound above 1 its tolerance is tightened by the square.
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
 from geq.problem.hidden import Context, HiddenProblem
 from geq.problem.norm import OperatorNorm
-from geq.problem.penalty import Box, NoPenalty
+from geq.problem.penalty import Box, NoPenalty, Penalty
 from geq.problem.similarity import BoundRadial, Linear
 
 
@@ -34,14 +32,19 @@ def has_closed_derivatives(problem: HiddenProblem, c: object) -> bool:
     )
 
 
-class FeatureMap:
-    """u ↦ W·A(u), the equation in the features."""
+def attraction_at(c: Context, u: Tensor) -> Tensor:
+    """∇S(z) of such a problem, which depends on z through u = Wz only."""
+    if isinstance(c.similarity, BoundRadial):
+        return c.W.adjoint(c.similarity.grad(u))
+    return c.injection + c.W.adjoint(u)
 
-    def __init__(self, problem: HiddenProblem, c: Context) -> None:
-        self.c, self.penalty = c, problem.penalty
-        self.on_features = problem.similarity.acts_on == "features"
-        norm = problem.W.norm
-        self.tolerance_factor = 1 / max(1.0, norm.bound**2) if isinstance(norm, OperatorNorm) else math.nan
+
+class FeatureMap:
+    """u ↦ W·A(u), the equation in the features, for ‖W‖ ≤ ``bound``."""
+
+    def __init__(self, penalty: Penalty, c: Context, bound: float) -> None:
+        self.c, self.penalty = c, penalty
+        self.tolerance_factor = 1 / max(1.0, bound**2)
         self._last: tuple[Tensor, Tensor] | None = None
         self._image: tuple[Tensor, Tensor] | None = None
 
@@ -52,14 +55,15 @@ class FeatureMap:
         starts_at_zero = type(problem).initial_state is HiddenProblem.initial_state
         if not (has_closed_derivatives(problem, c) and starts_at_zero and isinstance(W.norm, OperatorNorm)):
             return None
-        return cls(problem, c) if isinstance(c, Context) and W.out_channels <= W.in_channels else None
+        assert isinstance(c, Context)
+        return cls(problem.penalty, c, W.norm.bound) if W.out_channels <= W.in_channels else None
 
     def start(self, z: Tensor | None) -> Tensor:
         """The features of a state; without one, of z = 0."""
         if z is not None:
             return self.c.W(z)
         v = self.c.injection
-        if self.on_features:
+        if isinstance(self.c.similarity, BoundRadial):
             return torch.zeros_like(v)
         shape = list(v.shape)
         shape[self.c.W.operator.channel_axis] = self.c.W.operator.out_channels
@@ -71,11 +75,7 @@ class FeatureMap:
         if self._last is not None and self._last[0].data_ptr() == u.data_ptr() and u.numel():
             return self._last[1]
         self._last = self._image = None  # before the next ones are made, so that both never exist at once
-        if self.on_features:
-            s = self.c.W.adjoint(self.c.similarity.grad(u))
-        else:
-            s = self.c.injection + self.c.W.adjoint(u)
-        z = self.penalty.prox(s)
+        z = self.penalty.prox(attraction_at(self.c, u))
         self._last = (u, z)
         return z
 
@@ -127,14 +127,8 @@ class ClosedLinearisation:
         fraction: 1 % instead of 0.1 % at a tolerance of 1e-3.
         """
         if self._slope is None:
-            self._slope = self.penalty.slope(self._attraction())
+            self._slope = self.penalty.slope(attraction_at(self.c, self.features))
         return self._slope
-
-    def _attraction(self) -> Tensor:
-        W = self.c.W
-        if self.kernel is not None:
-            return W.adjoint(self.kernel.grad(self.features))
-        return self.c.injection + W.adjoint(self.features)
 
     def hessian(self, w: Tensor) -> Tensor:
         """∇²S·w."""
