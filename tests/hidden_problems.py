@@ -125,6 +125,22 @@ CASES: dict[str, tuple[Callable[[], geq.HiddenProblem], Callable[[], Tensor]]] =
 """Every kernel, dense and convolutional: name -> (problem, input)."""
 
 
+SOLVERS: dict[str, geq.Solver] = {
+    "picard": geq.Picard(),
+    "damped": geq.Picard(damping=0.7),
+    "anderson": geq.Anderson(),
+    "anderson-mixed": geq.Anderson(memory=3, mixing=0.7),
+    "broyden": geq.Broyden(),
+    "proximal": geq.ProximalGradient(),
+    "fista": geq.FISTA(),
+}
+
+
+def layer_of(problem: geq.HiddenProblem | geq.Cell, **options: object) -> geq.Equilibrium:
+    options = {"tol": 1e-11, "max_steps": 2000, **options}
+    return geq.Equilibrium(problem, **options).eval()  # type: ignore[arg-type]
+
+
 def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, padding: str) -> Tensor:
     """A convolution as a sum over the offsets of its kernel."""
     height, width = x.shape[2:]

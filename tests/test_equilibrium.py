@@ -8,22 +8,7 @@ from torch import Tensor
 
 import geq
 import hidden_problems
-from hidden_problems import CASES, maps, vectors
-
-SOLVERS: dict[str, geq.Solver] = {
-    "picard": geq.Picard(),
-    "damped": geq.Picard(damping=0.7),
-    "anderson": geq.Anderson(),
-    "anderson-mixed": geq.Anderson(memory=3, mixing=0.7),
-    "broyden": geq.Broyden(),
-    "proximal": geq.ProximalGradient(),
-    "fista": geq.FISTA(),
-}
-
-
-def layer_of(problem: geq.HiddenProblem | geq.Cell, **options: object) -> geq.Equilibrium:
-    options = {"tol": 1e-11, "max_steps": 2000, **options}
-    return geq.Equilibrium(problem, **options).eval()  # type: ignore[arg-type]
+from hidden_problems import CASES, SOLVERS, layer_of, maps, vectors
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if "literal" not in case])
