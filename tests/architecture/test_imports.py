@@ -15,7 +15,8 @@ NETWORK = CORE | {"layer", "model"}
 
 ALLOWED = {
     "error": set(),
-    "problem": {"error"},
+    "cache": set(),
+    "problem": {"error", "cache"},
     "cell": {"error", "problem"},
     "solver": {"error"},
     "gradient": {"error", "solver"},
@@ -23,7 +24,7 @@ ALLOWED = {
     "compiled": {"equilibrium"},
     "layer": CORE,
     "model": CORE | {"layer"},
-    "data": {"error"},
+    "data": {"error", "cache"},
     "training": NETWORK | {"data"},
     "analysis": NETWORK | {"data", "training"},
     "experiment": NETWORK | {"data", "training", "analysis"},

@@ -22,6 +22,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from geq.cache import user_cache
+
 SOURCE = Path(__file__).with_name("patch_kernel.c")
 FLAGS = ("-O3", "-march=native", "-std=c11", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math")
 LIMIT = 512
@@ -37,11 +39,6 @@ class Geometry(ctypes.Structure):
             *("patch", "split", "threads"),
         )
     ]
-
-
-def cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "geq" / "kernel"
 
 
 def cpu_features() -> str:
@@ -63,14 +60,16 @@ def load() -> ctypes.CDLL | None:
     key = "\n".join([SOURCE.read_text(), *flags, compiler, cpu_features(), platform.machine()])
     name = f"patch-{hashlib.sha256(key.encode()).hexdigest()[:20]}.so"
     try:
-        folder = cache_folder()
+        folder = user_cache() / "geq" / "kernel"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         library = folder / name
         if not (trusted(folder) and (library.exists() or compiled(compiler, flags, library))):
             return None
         return ctypes.CDLL(str(library))
-    except OSError:
-        return None  # no cache to write to, or a library that does not load: the plain formula serves
+    except (OSError, RuntimeError):
+        return (
+            None  # no home, no cache to write to, or a library that does not load: the plain formula serves
+        )
 
 
 def shares_openmp() -> bool:
