@@ -1,25 +1,43 @@
 """What is minimised: similarities, penalties, operators, and the hidden problem that joins them."""
 
+from geq.problem.activation import ActivationPenalty, SigmoidPenalty, TanhPenalty, penalty_of
 from geq.problem.certificate import MonotoneWellPosedness, WellPosedness
 from geq.problem.gamma import FixedGamma, GammaRule, LearnedGamma, PaperGamma, ZeroGamma
 from geq.problem.hidden import Context, HiddenProblem
+from geq.problem.hsic import HSIC
 from geq.problem.norm import NoNorm, NormRule, OperatorNorm, WeightNorm
 from geq.problem.operator import Conv2d, Dense, LinearMap, Operator
 from geq.problem.patch import PatchGaussian, from_patches, to_patches
-from geq.problem.penalty import L1, Box, ElasticNet, NonNegative, NoPenalty, Penalty
+from geq.problem.penalty import L1, Box, ElasticNet, LeakyPenalty, NonNegative, NoPenalty, Penalty
+from geq.problem.regulariser import (
+    Decorrelation,
+    FeatureDecay,
+    FeatureRegulariser,
+    FeatureSparsity,
+    Incay,
+    SeparableRegulariser,
+)
 from geq.problem.similarity import Gaussian, Linear, Polynomial, Sigmoid, Similarity
 
 __all__ = [
+    "HSIC",
     "L1",
+    "ActivationPenalty",
     "Box",
     "Context",
     "Conv2d",
+    "Decorrelation",
     "Dense",
     "ElasticNet",
+    "FeatureDecay",
+    "FeatureRegulariser",
+    "FeatureSparsity",
     "FixedGamma",
     "GammaRule",
     "Gaussian",
     "HiddenProblem",
+    "Incay",
+    "LeakyPenalty",
     "LearnedGamma",
     "Linear",
     "LinearMap",
@@ -34,11 +52,15 @@ __all__ = [
     "PatchGaussian",
     "Penalty",
     "Polynomial",
+    "SeparableRegulariser",
     "Sigmoid",
+    "SigmoidPenalty",
     "Similarity",
+    "TanhPenalty",
     "WeightNorm",
     "WellPosedness",
     "ZeroGamma",
     "from_patches",
+    "penalty_of",
     "to_patches",
 ]

@@ -2,7 +2,7 @@
 
 ``prox(s, step)`` solves ``argmin_z  step·f(z) + ½‖z − s‖²`` elementwise, and ``slope(s)`` is its derivative
 in s (a diagonal, given as a tensor of the same shape), which makes the adjoint system of the implicit
-gradient symmetric.
+gradient symmetric. The activation is σ = prox(·, 1); :mod:`geq.problem.activation` finds the penalty of one.
 """
 
 from __future__ import annotations
@@ -22,10 +22,18 @@ def per_sample(values: Float[Tensor, "batch *state"]) -> Float[Tensor, " batch"]
 
 
 class Penalty(nn.Module, metaclass=CheckedOptions):
-    """Base class: a convex, separable f. Subclasses give ``value``, ``prox`` and ``slope``."""
+    """Base class: a convex, separable f. Subclasses give ``cost``, ``prox`` and ``slope``.
+
+    One without ``primitive`` may give ``value`` instead of ``cost``.
+    """
+
+    def cost(self, z: Float[Tensor, "*state"]) -> Float[Tensor, "*state"]:
+        """f of every entry."""
+        raise NotImplementedError
 
     def value(self, z: Float[Tensor, "batch *state"]) -> Float[Tensor, " batch"]:
-        raise NotImplementedError
+        """1ᵀf(z), one number per sample."""
+        return per_sample(self.cost(z))
 
     def prox(self, s: Float[Tensor, "batch *state"], step: float = 1.0) -> Float[Tensor, "batch *state"]:
         raise NotImplementedError
@@ -33,6 +41,15 @@ class Penalty(nn.Module, metaclass=CheckedOptions):
     def slope(self, s: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
         """Derivative of ``prox(s, 1)``; between 0 and 1 because a prox is monotone and 1-Lipschitz."""
         raise NotImplementedError
+
+    def primitive(self, s: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
+        """σ̃(s), an antiderivative of the activation σ = prox(·, 1), of every entry (OptEq, theorem 1).
+
+        By Moreau it is the conjugate of f + ½z², whose maximum over z is at σ(s): σ̃ = sσ − ½σ² − f(σ). It
+        is ∫₀ˢσ wherever f and σ vanish at 0.
+        """
+        z = self.prox(s)
+        return (s - 0.5 * z) * z - self.cost(z)
 
 
 class NoPenalty(Penalty):
@@ -42,8 +59,8 @@ class NoPenalty(Penalty):
     tensor([[-1.,  2.]])
     """
 
-    def value(self, z: Float[Tensor, "batch *state"]) -> Float[Tensor, " batch"]:
-        return z.new_zeros(z.shape[0])
+    def cost(self, z: Float[Tensor, "*state"]) -> Float[Tensor, "*state"]:
+        return torch.zeros_like(z)
 
     def prox(self, s: Float[Tensor, "batch *state"], step: float = 1.0) -> Float[Tensor, "batch *state"]:
         return s
@@ -65,9 +82,9 @@ class Box(Penalty):
             raise OptionError(f"Box needs low < high: got low={low}, high={high}")
         self.low, self.high = float(low), float(high)
 
-    def value(self, z: Float[Tensor, "batch *state"]) -> Float[Tensor, " batch"]:
+    def cost(self, z: Float[Tensor, "*state"]) -> Float[Tensor, "*state"]:
         outside = (z < self.low) | (z > self.high)
-        return per_sample(torch.zeros_like(z).masked_fill(outside, math.inf))
+        return torch.zeros_like(z).masked_fill(outside, math.inf)
 
     def prox(self, s: Float[Tensor, "batch *state"], step: float = 1.0) -> Float[Tensor, "batch *state"]:
         return s.clamp(self.low, self.high)
@@ -109,8 +126,8 @@ class ElasticNet(Penalty):
             raise OptionError(f"the weights of a penalty must not be negative: got l1={l1}, l2={l2}")
         self.l1, self.l2 = float(l1), float(l2)
 
-    def value(self, z: Float[Tensor, "batch *state"]) -> Float[Tensor, " batch"]:
-        return per_sample(self.l1 * z.abs() + (0.5 * self.l2) * z.square())
+    def cost(self, z: Float[Tensor, "*state"]) -> Float[Tensor, "*state"]:
+        return self.l1 * z.abs() + (0.5 * self.l2) * z.square()
 
     def prox(self, s: Float[Tensor, "batch *state"], step: float = 1.0) -> Float[Tensor, "batch *state"]:
         return nn.functional.softshrink(s, self.l1 * step) / (1.0 + self.l2 * step)
@@ -134,3 +151,36 @@ class L1(ElasticNet):
 
     def extra_repr(self) -> str:
         return f"weight={self.l1}"
+
+
+class LeakyPenalty(Penalty):
+    """f = ½(1/slope − 1)z² for z < 0, and 0 above: the prox is leaky ReLU.
+
+    >>> LeakyPenalty(0.1).prox(torch.tensor([[-1.0, 2.0]]))
+    tensor([[-0.1000,  2.0000]])
+    """
+
+    def __init__(self, negative_slope: float = 0.01) -> None:
+        super().__init__()
+        if not 0 < negative_slope <= 1:
+            raise OptionError(
+                "leaky ReLU is a prox where its negative slope lies in (0, 1] (0 is ReLU, NonNegative): "
+                f"got {negative_slope}"
+            )
+        self.negative_slope = float(negative_slope)
+
+    @property
+    def curvature(self) -> float:
+        return 1 / self.negative_slope - 1
+
+    def cost(self, z: Float[Tensor, "*state"]) -> Float[Tensor, "*state"]:
+        return (0.5 * self.curvature) * z.clamp_max(0).square()
+
+    def prox(self, s: Float[Tensor, "batch *state"], step: float = 1.0) -> Float[Tensor, "batch *state"]:
+        return nn.functional.leaky_relu(s, 1 / (1 + step * self.curvature))
+
+    def slope(self, s: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
+        return torch.where(s > 0, 1.0, self.negative_slope).to(s.dtype)
+
+    def extra_repr(self) -> str:
+        return f"negative_slope={self.negative_slope}"
