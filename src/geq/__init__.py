@@ -18,7 +18,8 @@ _HOME = {
         "HiddenProblem Similarity Linear Polynomial Sigmoid Gaussian PatchGaussian "
         "GammaRule LearnedGamma FixedGamma ZeroGamma PaperGamma "
         "Dense Conv2d NormRule NoNorm WeightNorm OperatorNorm "
-        "Penalty NonNegative Box L1 ElasticNet NoPenalty WellPosedness"
+        "Penalty NonNegative Box L1 ElasticNet NoPenalty WellPosedness "
+        "FeatureRegulariser FeatureDecay FeatureSparsity Incay Decorrelation HSIC"
     ),
     "geq.cell": "Cell ClosedFormCell DerivedCell",
     "geq.solver": "fixed_point Solution Status Solver Picard Anderson Broyden ProximalGradient FISTA",

@@ -11,12 +11,12 @@ import geq
 
 RECORDED = """
 Anderson Box Broyden Cell CheckpointError ClosedFormCell Conv2d ConvergenceError ConvergenceWarning
-DataError Dense DerivedCell ElasticNet Equilibrium FISTA FixedGamma GEQ2d GEQLinear GammaRule
-Gaussian GeqError Gradient GradientError HiddenProblem Implicit InputError JacobianFree L1
-LearnedGamma Linear NoNorm NoPenalty NonNegative NormRule OperatorNorm OptEq2d OptEqLinear
-OptionError PaperGamma PatchGaussian Penalty Phantom Picard Polynomial ProximalGradient Sigmoid
-Similarity Solution Solver Status Unrolled WeightNorm WellPosedness ZeroGamma create_model
-fixed_point list_models
+DataError Decorrelation Dense DerivedCell ElasticNet Equilibrium FISTA FeatureDecay
+FeatureRegulariser FeatureSparsity FixedGamma GEQ2d GEQLinear GammaRule Gaussian GeqError Gradient
+GradientError HSIC HiddenProblem Implicit Incay InputError JacobianFree L1 LearnedGamma Linear
+NoNorm NoPenalty NonNegative NormRule OperatorNorm OptEq2d OptEqLinear OptionError PaperGamma
+PatchGaussian Penalty Phantom Picard Polynomial ProximalGradient Sigmoid Similarity Solution Solver
+Status Unrolled WeightNorm WellPosedness ZeroGamma create_model fixed_point list_models
 """
 
 
