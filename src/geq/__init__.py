@@ -23,7 +23,7 @@ _HOME = {
     ),
     "geq.cell": "Cell ClosedFormCell DerivedCell",
     "geq.solver": "fixed_point Solution Status Solver Picard Anderson Broyden ProximalGradient FISTA",
-    "geq.gradient": "Gradient Implicit Phantom JacobianFree Unrolled",
+    "geq.gradient": "Gradient Implicit Phantom JacobianFree Unrolled SAM",
     "geq.equilibrium": "Equilibrium",
     "geq.layer": "GEQ2d OptEq2d GEQLinear OptEqLinear",
     "geq.model.registry": "create_model list_models",

@@ -15,8 +15,8 @@ DataError Decorrelation Dense DerivedCell ElasticNet Equilibrium FISTA FeatureDe
 FeatureRegulariser FeatureSparsity FixedGamma GEQ2d GEQLinear GammaRule Gaussian GeqError Gradient
 GradientError HSIC HiddenProblem Implicit Incay InputError JacobianFree L1 LearnedGamma Linear
 NoNorm NoPenalty NonNegative NormRule OperatorNorm OptEq2d OptEqLinear OptionError PaperGamma
-PatchGaussian Penalty Phantom Picard Polynomial ProximalGradient Sigmoid Similarity Solution Solver
-Status Unrolled WeightNorm WellPosedness ZeroGamma create_model fixed_point list_models
+PatchGaussian Penalty Phantom Picard Polynomial ProximalGradient SAM Sigmoid Similarity Solution
+Solver Status Unrolled WeightNorm WellPosedness ZeroGamma create_model fixed_point list_models
 """
 
 

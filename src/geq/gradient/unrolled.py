@@ -29,23 +29,26 @@ class Unrolled(Gradient):
 
     def __post_init__(self) -> None:
         if self.steps < 1:
-            raise OptionError(f"Unrolled: steps must be at least 1: got {self.steps}")
+            raise OptionError(f"{type(self).__name__}: steps must be at least 1: got {self.steps}")
         if not 0 < self.damping <= 1:
-            raise OptionError(f"Unrolled: damping must lie in (0, 1]: got {self.damping}")
+            raise OptionError(f"{type(self).__name__}: damping must lie in (0, 1]: got {self.damping}")
 
     def iterate(self, fn: Map, z: State) -> State:
         """The state after all steps, with their graph."""
-        for _ in range(self.steps):
-            image = fn(z)
-            if self.damping == 1:
-                z = image
-            elif isinstance(z, tuple):
-                z = tuple(old + self.damping * (new - old) for old, new in zip(z, image, strict=True))
-            else:
-                z = z + self.damping * (image - z)
+        for count in range(1, self.steps + 1):
+            z = self.advance(fn, z, count)
         if not all(bool(torch.isfinite(part).all()) for part in parts_of(z)):
             raise ConvergenceError(
                 f"the {self.steps} unrolled iterations must stay finite: they became NaN or infinite; "
                 "bound the norm of the weights, damp the iteration, or unroll fewer steps"
             )
         return z
+
+    def advance(self, fn: Map, z: State, count: int) -> State:
+        """The state after step number ``count``, which begins at 1."""
+        image = fn(z)
+        if self.damping == 1:
+            return image
+        if isinstance(z, tuple):
+            return tuple(old + self.damping * (new - old) for old, new in zip(z, image, strict=True))
+        return z + self.damping * (image - z)
