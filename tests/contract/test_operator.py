@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 import geq
+from geq.problem import Separable2d
 from hidden_problems import convolve, convolve_back, matrix_of
 
 NORMS = {
@@ -28,6 +29,8 @@ def operators() -> dict[str, tuple[geq.Dense | geq.Conv2d, tuple[int, ...], tupl
             for kernel in KERNELS:
                 operator = geq.Conv2d(3, 2, kernel, padding, norm=norm())
                 found[f"conv{kernel}-{padding}-{name}"] = (operator, (3, 5, 6), (2, 5, 6))
+                separable = Separable2d(3, 2, kernel, padding, norm=norm())
+                found[f"separable{kernel}-{padding}-{name}"] = (separable, (3, 5, 6), (2, 5, 6))
     for operator, _, _ in found.values():
         with torch.no_grad():
             operator.raw_weight.mul_(2.0)  # so that a bound has something to do
@@ -52,7 +55,16 @@ def test_adjoint_identity(name: str) -> None:
     operator, z, y = pair(name)
     left = (operator(z) * y).flatten(1).sum(1)
     right = (z * operator.adjoint(y)).flatten(1).sum(1)
-    torch.testing.assert_close(left, right)
+    torch.testing.assert_close(left, right, rtol=1e-12, atol=1e-12)
+
+
+@each
+def test_weight_gradient_is_autograds(name: str) -> None:
+    operator, z, y = pair(name)
+    bound = operator.bind(z)
+    weight = bound.weight.detach().requires_grad_()
+    (expected,) = torch.autograd.grad(operator.apply_weight(weight, z), weight, y)
+    torch.testing.assert_close(bound.weight_gradient(z, y), expected)
 
 
 @each
@@ -81,7 +93,7 @@ def test_norm_upper_bound_is_one(name: str) -> None:
     exact = float(torch.linalg.matrix_norm(matrix_of(operator, tuple(z.shape[1:])), 2))
     bound = float(operator.norm_upper_bound())
     assert exact <= bound + 1e-9
-    if "zeros" not in name or "conv1" in name:
+    if "zeros" not in name or "conv1" in name or "separable1" in name:
         assert bound == pytest.approx(exact), "exact where the convolution is circular"
     else:
         assert bound < 1.6 * exact, "and not far off where it is not"
@@ -92,6 +104,40 @@ def test_operator_norm_holds(name: str) -> None:
     operator, z, _ = pair(name)
     exact = float(torch.linalg.matrix_norm(matrix_of(operator, tuple(z.shape[1:])), 2))
     assert exact == pytest.approx(0.8, rel=1e-3)
+
+
+@pytest.mark.parametrize("padding", ["zeros", "circular"])
+@pytest.mark.parametrize("kernel", [1, 3, 5])
+def test_the_quick_norm_bound_of_a_large_separable_operator(
+    padding: str, kernel: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator = Separable2d(3, 2, kernel, padding).double()
+    operator(torch.zeros(1, 3, 5, 4, dtype=torch.float64))
+    exact = float(operator.norm_upper_bound())
+    monkeypatch.setattr(Separable2d, "EXACT_NORM_SIZE", 0)
+    assert exact <= float(operator.norm_upper_bound()) + 1e-12 <= 2 * exact
+
+
+def test_a_separable_operator_has_its_own_count_and_bias() -> None:
+    operator = Separable2d(6, 4, 5, bias=True)
+    assert sum(p.numel() for p in operator.parameters()) == 6 * 25 + 6 * 4 + 4
+    assert operator.weight.shape == (4, 6, 5, 5)
+    assert torch.linalg.matrix_rank(operator.weight[:, 0].flatten(1)) == 1, "one filter per channel"
+
+
+def test_a_layer_with_a_separable_feedback() -> None:
+    """The closed-form gradient of a hidden problem, against finite differences."""
+    W = Separable2d(3, 2)
+    problem = geq.HiddenProblem(geq.Linear(), W=W, U=geq.Conv2d(2, 3, bias=True))
+    layer = geq.Equilibrium(problem, gradient=geq.Implicit(tol=1e-12), tol=1e-12, max_steps=500)
+    layer.double().eval()
+    x = torch.randn(2, 2, 3, 4, dtype=torch.float64, requires_grad=True)
+    weight = W.raw_weight.detach().clone().requires_grad_()
+
+    def solved(x: Tensor, weight: Tensor) -> Tensor:
+        return torch.func.functional_call(layer, {"cell.problem.W.raw_weight": weight}, (x,))
+
+    assert torch.autograd.gradcheck(solved, (x, weight), atol=1e-5)
 
 
 def test_weight_norm_does_not_bound_the_operator() -> None:

@@ -17,6 +17,7 @@ from geq.problem.regulariser import (
     Incay,
     SeparableRegulariser,
 )
+from geq.problem.separable import Separable2d
 from geq.problem.similarity import Gaussian, Linear, Polynomial, Sigmoid, Similarity
 
 __all__ = [
@@ -52,6 +53,7 @@ __all__ = [
     "PatchGaussian",
     "Penalty",
     "Polynomial",
+    "Separable2d",
     "SeparableRegulariser",
     "Sigmoid",
     "SigmoidPenalty",

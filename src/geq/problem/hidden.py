@@ -35,6 +35,20 @@ def working_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
+def check_input(x: Tensor, expected: torch.dtype) -> None:
+    """Refuse an input that is not in the precision of the weights, or not finite."""
+    if x.dtype != expected:
+        raise InputError(
+            f"x must have the precision of the weights, {expected}: got {x.dtype}; convert with "
+            f"layer.to({x.dtype}) or x.to({expected}), or run under torch.autocast"
+        )
+    # One pass to see that all is well; a sum that overflows is looked at more closely, as NaN is.
+    if not bool(torch.isfinite(x.sum())) and not bool(torch.isfinite(x).all()):
+        raise InputError(
+            "x must be finite: got NaN or infinity; check the data and the layers before this one"
+        )
+
+
 class HiddenProblem(nn.Module, metaclass=CheckedOptions):
     """G(z; x) = 1ᵀf(z) + ½‖z‖² − S(z; x), whose stationary condition z = prox_f(∇S(z; x)) is the layer.
 
@@ -88,17 +102,7 @@ class HiddenProblem(nn.Module, metaclass=CheckedOptions):
         return Context(self.W.bind(v), self.similarity.bind(v))
 
     def check(self, x: Tensor) -> None:
-        expected = self.W.raw_weight.dtype
-        if x.dtype != expected:
-            raise InputError(
-                f"x must have the precision of the weights, {expected}: got {x.dtype}; convert with "
-                f"layer.to({x.dtype}) or x.to({expected}), or run under torch.autocast"
-            )
-        # One pass to see that all is well; a sum that overflows is looked at more closely, as NaN is.
-        if not bool(torch.isfinite(x.sum())) and not bool(torch.isfinite(x).all()):
-            raise InputError(
-                "x must be finite: got NaN or infinity; check the data and the layers before this one"
-            )
+        check_input(x, self.W.raw_weight.dtype)
 
     def score(self, z: Float[Tensor, "batch *state"], c: Any) -> Float[Tensor, " batch"]:
         """S(z; x), one number per sample."""

@@ -197,6 +197,13 @@ class Conv2d(Operator):
         bias: bool = False,
         norm: NormRule | None = None,
     ) -> None:
+        self.check_options(in_channels, out_channels, kernel_size, padding)
+        super().__init__(torch.empty(out_channels, in_channels, kernel_size, kernel_size), bias, norm)
+        self.in_channels, self.out_channels, self.padding = in_channels, out_channels, padding
+        self.margin = kernel_size // 2
+        self._grid = (8, 8)
+
+    def check_options(self, in_channels: int, out_channels: int, kernel_size: int, padding: str) -> None:
         if in_channels < 1 or out_channels < 1:
             raise OptionError(f"a convolution needs positive channels: got {in_channels} → {out_channels}")
         if kernel_size < 1 or kernel_size % 2 == 0:
@@ -205,10 +212,6 @@ class Conv2d(Operator):
             )
         if padding not in self.PADDINGS:
             raise OptionError(f"padding must be one of {', '.join(self.PADDINGS)}: got {padding!r}")
-        super().__init__(torch.empty(out_channels, in_channels, kernel_size, kernel_size), bias, norm)
-        self.in_channels, self.out_channels, self.padding = in_channels, out_channels, padding
-        self.margin = kernel_size // 2
-        self._grid = (8, 8)
 
     @property
     def weight(self) -> Float[Tensor, "out in k k"]:
