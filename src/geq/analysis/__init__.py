@@ -1,0 +1,1 @@
+"""What can be said about a model: theorems checked, bounds computed, behaviour measured."""

@@ -1,0 +1,135 @@
+"""The unit layer f(z) = (1/μ)Wᵀσ(Wz + a) that everything in OptEq is made of."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from geq.error import ConvergenceError, InputError, OptionError
+from geq.problem import Penalty
+
+ROUNDING = 1e-9
+"""How far ‖W‖² may exceed μ before the condition counts as violated."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """f(z) = (1/μ)Wᵀσ(Wz + a), the gradient of ψ(z) = (1/μ)1ᵀσ̃(Wz + a) (OptEq, theorem 1).
+
+    The input is fixed, so it is part of the bias: a = Ux + b. Everything is dense and in float64.
+
+    Args:
+        weight: W, features × state; need not be square.
+        bias: a.
+        activation: the penalty whose prox is σ, so that L_σ = 1; c·σ is σ with μ/c.
+        scale: μ.
+
+    >>> from geq.problem import NonNegative
+    >>> unit = Unit(torch.eye(2).double(), torch.tensor([1.0, -3.0]).double(), NonNegative(), scale=2.0)
+    >>> unit(torch.ones(2).double())
+    tensor([1., 0.], dtype=torch.float64)
+    """
+
+    weight: Float[Tensor, "features state"]
+    bias: Float[Tensor, " features"]
+    activation: Penalty
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, tensor in (("weight", self.weight), ("bias", self.bias)):
+            if tensor.dtype != torch.float64 or not bool(tensor.isfinite().all()):
+                raise InputError(
+                    f"{name} must be finite and in float64, because theorems are checked to many digits: got "
+                    f"{tensor.dtype}; use .double()"
+                )
+        if self.bias.shape[0] != self.weight.shape[0]:
+            raise InputError(
+                f"bias must have one entry per row of weight, {self.weight.shape[0]}: got "
+                f"{self.bias.shape[0]}"
+            )
+        if not (math.isfinite(self.scale) and self.scale > 0):
+            raise OptionError(f"scale, the paper's μ, must be above 0: got {self.scale}")
+
+    def __call__(self, z: Float[Tensor, "*batch state"]) -> Float[Tensor, "*batch state"]:
+        return self.sigma(z @ self.weight.T + self.bias) @ self.weight / self.scale
+
+    def sigma(self, s: Tensor) -> Tensor:
+        # Penalties have the batch first, and these vectors have none.
+        return self.activation.prox(s.unsqueeze(0)).squeeze(0)
+
+    def potential(self, z: Float[Tensor, " state"]) -> float:
+        """ψ(z), whose gradient is f."""
+        return self.activation.primitive((self.weight @ z + self.bias).unsqueeze(0)).sum().item() / self.scale
+
+    def jacobian(self, z: Float[Tensor, " state"]) -> Float[Tensor, "state state"]:
+        """(1/μ)WᵀDW, symmetric and positive semi-definite; at a kink one of the generalised Jacobians."""
+        slope = self.activation.slope((self.weight @ z + self.bias).unsqueeze(0)).squeeze(0)
+        return self.weight.T @ (slope.unsqueeze(1) * self.weight) / self.scale
+
+    @property
+    def rate(self) -> float:
+        """‖W‖²/μ, a Lipschitz constant of f."""
+        return torch.linalg.matrix_norm(self.weight, 2).square().item() / self.scale
+
+    def require_proximal(self) -> None:
+        """Refuse μ < L_σ‖W‖², where φ = ψ* − ½‖·‖² need not be convex and f need not be a prox."""
+        if self.rate > 1 + ROUNDING:
+            raise OptionError(
+                f"theorem 1 needs μ ≥ L_σ‖W‖² = {self.rate * self.scale:.6g}: got μ = {self.scale:.6g}; "
+                "raise scale or divide the weight by its norm"
+            )
+
+    def dual(self, p: Float[Tensor, " features"]) -> float:
+        """h*(p) = (1/μ)1ᵀσ̃*(μp) − ⟨a, p⟩, which bounds ψ*(Wᵀp) from above; σ̃* = penalty + ½|·|²."""
+        q = self.scale * p
+        cost = self.activation.cost(q.unsqueeze(0)).squeeze(0) + 0.5 * q.square()
+        return (cost.sum() / self.scale - self.bias @ p).item()
+
+    def at_image(self, v: Float[Tensor, " state"]) -> float:
+        """φ(f(v)) = ⟨f(v), v⟩ − ψ(v) − ½‖f(v)‖²: at an image of f, Fenchel and Young give φ exactly."""
+        u = self(v)
+        return (u @ v).item() - self.potential(v) - 0.5 * u.square().sum().item()
+
+    def solve(
+        self,
+        factor: float,
+        target: Float[Tensor, " state"],
+        start: Float[Tensor, " state"],
+        tol: float = 1e-13,
+        max_steps: int = 200,
+    ) -> Float[Tensor, " state"]:
+        """v with v + factor·f(v) = target, by Newton's method with a line search.
+
+        It minimises ½‖v‖² + factor·ψ(v) − ⟨v, target⟩, which is strongly convex for factor·‖W‖²/μ > −1. Every
+        resolvent and every proximal step of the conjugate is such an equation.
+        """
+        identity = torch.eye(len(target), dtype=target.dtype)
+        # What rounding leaves of v + factor·f(v) − target, in terms of its three parts.
+        v, lipschitz = start, 1 + abs(factor) * self.rate
+
+        def value(v: Tensor) -> float:
+            return 0.5 * (v @ v).item() + factor * self.potential(v) - (v @ target).item()
+
+        for _ in range(max_steps):
+            gradient = v + factor * self(v) - target
+            size = gradient.norm().item()
+            reference = (target.norm() + v.norm() * lipschitz).item() + abs(factor) * self.bias.norm().item()
+            if size <= tol * (1 + reference):
+                return v
+            step = torch.linalg.solve(identity + factor * self.jacobian(v), gradient)
+            slope, here, length = (gradient @ step).item(), value(v), 1.0
+            # Below the resolution of the value the full step is the best one.
+            resolution = 1e-14 * (1 + abs(here))
+            while value(v - length * step) > here - 1e-4 * length * slope + resolution and length > 1e-10:
+                length /= 2
+            if torch.equal(v - length * step, v):
+                return v
+            v = v - length * step
+        raise ConvergenceError(
+            f"Newton's method did not reach {tol:.1g} in {max_steps} steps: the residual is {size:.3g} of "
+            f"{reference:.3g}; the weight may be badly conditioned"
+        )
