@@ -24,8 +24,8 @@ def test_an_option_that_does_not_apply_is_refused(cifar10_root: Path) -> None:
         load_dataset("cifar10", root=cifar10_root, class_list="x")
     with pytest.raises(OptionError, match="digits has no option 'labels'"):
         load_dataset("digits", labels="coarse")
-    with pytest.raises(OptionError, match="camvid has no option 'subset'"):
-        load_dataset("camvid", subset=3)
+    with pytest.raises(OptionError, match="camvid has no option 'validation'"):
+        load_dataset("camvid", validation=3)
 
 
 def test_validation_is_held_out_of_train(cifar10_root: Path) -> None:

@@ -66,6 +66,13 @@ def test_camvid_void_is_ignored(camvid: Path) -> None:
     assert len(dataset.subset([1])) == 1
 
 
+def test_a_subset_of_scenes(camvid: Path) -> None:
+    whole, part = load_dataset("camvid", root=camvid), load_dataset("camvid", root=camvid, subset=2)
+    assert len(part) == 2
+    assert set(part.paths) < set(whole.paths)
+    assert load_dataset("camvid", root=camvid, subset=2).paths == part.paths
+
+
 def test_a_missing_mask_is_named(camvid: Path) -> None:
     (camvid / "camvid" / "trainannot" / "1.png").unlink()
     with pytest.raises(

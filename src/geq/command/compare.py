@@ -14,6 +14,9 @@ HIDDEN = ("name", "runs", "data_root", "picture")
 RESULTS = {
     "test_accuracy": "test accuracy (%)",
     "test_top5": "test accuracy, top 5 (%)",
+    "test_miou": "test mIoU (%)",
+    "test_macc": "test mAcc (%)",
+    "test_aacc": "test aAcc (%)",
     "test_loss": "test loss",
     "test_steps": "solver steps",
     "test_unconverged": "not converged (share)",
@@ -25,6 +28,7 @@ RESULTS = {
 LAST = {
     "train_loss": "last training loss",
     "train_accuracy": "last training accuracy (%)",
+    "train_miou": "last training mIoU (%)",
     "beta_mean": "mean β",
 }
 

@@ -6,11 +6,20 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from geq.command.option import parse
+from geq.command.option import add_inference, chosen_inference, parse
 
 SUMMARY = """Measure the trained network of a run on a dataset.
 
 Only the run's folder and the data are needed, so it can be done on another machine."""
+
+MEASURES = {
+    "accuracy": "accuracy",
+    "top5": "accuracy, top 5",
+    "miou": "mIoU",
+    "macc": "mAcc",
+    "aacc": "aAcc",
+}
+"""Figures in % of one task or the other, as they are written."""
 
 
 def declare(parser: Any) -> None:
@@ -26,7 +35,10 @@ def declare(parser: Any) -> None:
     )
     parser.add_argument("--data_root", type=str | None, default=None, help="folder of the datasets")
     parser.add_argument("--split", type=str, default="test", help="test, val or train")
-    parser.add_argument("--batch_size", type=int, default=250, help="changes the speed, not the result")
+    parser.add_argument(
+        "--batch_size", type=int | None, default=None, help="changes the speed, not the result"
+    )
+    add_inference(parser)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
 
@@ -34,14 +46,14 @@ def main(arguments: list[str]) -> int:
     asked = parse("evaluate", SUMMARY, arguments, declare)
 
     from geq.model.network import Network
-    from geq.training.evaluation import evaluate
+    from geq.training.choice import task_class
     from geq.training.ingredient import evaluation_loader, open_split
     from geq.training.run import RunFolder
     from geq.training.thread import limited_threads
 
     folder = RunFolder.find(asked.run, asked.runs)
     model = Network.from_pretrained(folder.model)
-    options = replace(folder.options(), data_root=asked.data_root)
+    options = chosen_inference(replace(folder.options(), data_root=asked.data_root), asked)
     if asked.data is not None and asked.data != options.data:
         options = replace(options, data=asked.data, data_override=())
     if asked.data_override:
@@ -49,7 +61,7 @@ def main(arguments: list[str]) -> int:
     dataset = open_split(options, asked.split)
     batches = evaluation_loader(dataset, batch_size=asked.batch_size, statistics=folder.data().statistics)
     with limited_threads(options, model):
-        result = evaluate(model, batches)
+        result = task_class(model, dataset).evaluate(model, batches, options)
     values = {"run": str(folder.path), "data": options.data, "split": asked.split, **result.as_mapping()}
     if asked.json:
         print(json.dumps(values, indent=2))
@@ -67,9 +79,9 @@ def show(values: dict[str, Any]) -> None:
     table.add_column(style="bold")
     table.add_column(justify="right")
     table.add_row("images", f"{values['images']:,}")
-    table.add_row("accuracy", f"{values['accuracy']:.2f} %")
-    if "top5" in values:
-        table.add_row("accuracy, top 5", f"{values['top5']:.2f} %")
+    for name, label in MEASURES.items():
+        if name in values:
+            table.add_row(label, f"{values[name]:.2f} %")
     table.add_row("loss", f"{values['loss']:.4f}")
     if "steps" in values:
         table.add_row("solver steps", f"{values['steps']:.2f}")
@@ -78,3 +90,10 @@ def show(values: dict[str, Any]) -> None:
     console = Console()
     console.print(f"{values['run']} on {values['data']} ({values['split']})", highlight=False, soft_wrap=True)
     console.print(table)
+    if "class_iou" in values:
+        classes = Table(box=box.SIMPLE_HEAD)
+        classes.add_column("class")
+        classes.add_column("IoU", justify="right")
+        for name, share in values["class_iou"].items():
+            classes.add_row(name, "–" if share is None else f"{share:.2f} %")
+        console.print(classes)

@@ -16,10 +16,13 @@ def declare(parser: Any) -> None:
 def describe(folder: Any) -> dict[str, Any]:
     """One run in a row; a damaged one says so instead of hiding the others."""
     from geq.error import GeqError
+    from geq.training.headline import headline_of
 
     try:
         options, epochs, final = folder.options(), folder.epochs(), folder.result()
         last = epochs[-1] if epochs else {}
+        measured = headline_of(final or last, "test")
+        validated = [headline_of(record, "validation") for record in epochs]
         return {
             "name": folder.name,
             "state": folder.state(),
@@ -28,8 +31,9 @@ def describe(folder: Any) -> dict[str, Any]:
             "seed": options.seed,
             "epoch": last.get("epoch", 0),
             "epochs": options.epochs,
-            "accuracy": (final or last).get("test_accuracy"),
-            "validation_accuracy": max((e.get("validation_accuracy", -1.0) for e in epochs), default=-1.0),
+            "measure": None if measured is None else measured[0],
+            "accuracy": None if measured is None else measured[1],
+            "validation_accuracy": max((found[1] for found in validated if found is not None), default=-1.0),
             "parameters": None if final is None else final["parameters"],
             "seconds": sum(record.get("seconds", 0.0) for record in epochs),
             "started": folder.environment().get("started"),
@@ -87,7 +91,7 @@ def show(rows: list[dict[str, Any]]) -> None:
             str(row["seed"]),
             f"{row['epoch']}/{row['epochs']}",
             percent(row["validation_accuracy"] if row["validation_accuracy"] >= 0 else None),
-            percent(row["accuracy"]),
+            percent(row["accuracy"]) + (" mIoU" if row["measure"] == "mIoU" else ""),
             "–" if row["parameters"] is None else f"{row['parameters']:,}",
             f"{row['seconds']:.0f} s",
             str(row["started"] or "–")[:16].replace("T", " "),

@@ -9,6 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from geq.command.evaluate import MEASURES
 from geq.command.option import parse
 from geq.error import OptionError
 from geq.training.option import GROUPS, TrainOptions
@@ -119,9 +120,9 @@ def show_outcome(outcome: Outcome, console: Any) -> None:
     table = Table(box=box.SIMPLE_HEAD, show_header=False, title=f"{options.model} on {options.data}")
     table.add_column(style="bold")
     table.add_column(justify="right")
-    table.add_row("test accuracy", f"{final['test_accuracy']:.2f} %")
-    if "test_top5" in final:
-        table.add_row("test accuracy, top 5", f"{final['test_top5']:.2f} %")
+    for name, label in MEASURES.items():
+        if f"test_{name}" in final:
+            table.add_row(f"test {label}", f"{final[f'test_{name}']:.2f} %")
     table.add_row("test loss", f"{final['test_loss']:.4f}")
     if "test_steps" in final:
         table.add_row("solver steps", f"{final['test_steps']:.1f}")

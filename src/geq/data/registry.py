@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, cast
 
+import torch
+
 from geq.data.cifar import CIFAR10_STATISTICS, CIFAR100_STATISTICS, read_cifar
 from geq.data.dataset import ImageDataset, Split, Statistics
 from geq.data.digits import DIGITS_STATISTICS, read_digits
@@ -15,7 +17,7 @@ from geq.data.hub import HubDataset, read_hub
 from geq.data.idx import STATISTICS as MNIST_STATISTICS
 from geq.data.idx import read_mnist
 from geq.data.option import DatasetOptions
-from geq.data.protocol import first_classes, hold_out, subset_by_size, superclasses
+from geq.data.protocol import first_classes, hold_out, stratified, subset_by_size, superclasses
 from geq.data.root import data_root
 from geq.data.segmentation import (
     CAMVID_STATISTICS,
@@ -38,7 +40,8 @@ class DatasetInfo:
     """An entry of the registry.
 
     ``read`` reads an official split; ``own_val`` says that there is an official ``val``; ``options`` are
-    those that ``read`` understands; ``crop`` is the training window of a dataset with masks.
+    those that ``read`` understands; ``crop`` is the training window of a dataset with masks; ``public_test``
+    is false where the labels of ``test`` are kept secret, so that ``val`` is what everyone is judged on.
     """
 
     summary: str
@@ -49,6 +52,7 @@ class DatasetInfo:
     own_val: bool = False
     options: frozenset[str] = frozenset()
     crop: tuple[int, int] | None = None
+    public_test: bool = True
 
 
 def _cifar(name: Literal["cifar10", "cifar100"]) -> Reader:
@@ -139,6 +143,7 @@ _REGISTRY: dict[str, DatasetInfo] = {
         image_size=256,
         own_val=True,
         options=_FOLDER_OPTIONS,
+        public_test=False,
     ),
     "imagenet100": DatasetInfo(
         "100 classes of ImageNet: its own folder, or 'imagenet' with a class list",
@@ -147,6 +152,7 @@ _REGISTRY: dict[str, DatasetInfo] = {
         image_size=256,
         own_val=True,
         options=_FOLDER_OPTIONS,
+        public_test=False,
     ),
     "imagenet": DatasetInfo(
         "ImageNet's 1,000 classes",
@@ -155,6 +161,7 @@ _REGISTRY: dict[str, DatasetInfo] = {
         image_size=256,
         own_val=True,
         options=_FOLDER_OPTIONS,
+        public_test=False,
     ),
     "imagefolder": DatasetInfo(
         "any folder of train/CLASS/ and val/CLASS/",
@@ -163,6 +170,7 @@ _REGISTRY: dict[str, DatasetInfo] = {
         image_size=256,
         own_val=True,
         options=_FOLDER_OPTIONS,
+        public_test=False,
     ),
     "cityscapes": DatasetInfo(
         "street scenes, 19 classes, 2048×1024",
@@ -171,6 +179,7 @@ _REGISTRY: dict[str, DatasetInfo] = {
         image_size=1024,
         own_val=True,
         crop=(512, 1024),
+        public_test=False,
     ),
     "camvid": DatasetInfo(
         "street scenes, 11 classes",
@@ -189,7 +198,8 @@ _REGISTRY: dict[str, DatasetInfo] = {
         options=frozenset({"folder", "image_size", "image_column", "label_column"}),
     ),
 }
-_SHARED = {"validation", "validation_seed", "subset", "subset_seed"}
+_SUBSET = {"subset", "subset_seed"}
+_SHARED = {"validation", "validation_seed", *_SUBSET}
 
 
 def dataset_names() -> tuple[str, ...]:
@@ -247,14 +257,19 @@ def load_with_options(name: str, split: Split, root: Path, options: DatasetOptio
     info = dataset_info(name)
     if split not in ("train", "val", "test"):
         raise unknown_name("split", split, ("train", "val", "test"))
-    shared = _SHARED if info.crop is None else set()
+    # Scenes come from videos: images held out at random would have near twins among those trained on.
+    shared = _SHARED if info.crop is None else _SUBSET
     for option in sorted(options.changed() - info.options - shared):
         known = ", ".join(sorted(info.options | shared)) or "none"
         raise OptionError(f"{name} has no option {option!r} (it has: {known})")
     dataset = _read_split(info, name, split, root, options)
-    if options.subset is not None and not isinstance(dataset, SegmentationDataset):
-        return subset_by_size(dataset, options.subset, options.subset_seed)
-    return dataset
+    if options.subset is None:
+        return dataset
+    if isinstance(dataset, SegmentationDataset):
+        return dataset.subset(
+            stratified(torch.zeros(len(dataset)).long(), options.subset, options.subset_seed)[0]
+        )
+    return subset_by_size(dataset, options.subset, options.subset_seed)
 
 
 def _read_split(

@@ -11,7 +11,7 @@ so there is one; its absence is not offered.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal
 
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -19,10 +19,9 @@ from torch import Tensor, nn
 
 from geq.equilibrium import Equilibrium
 from geq.error import InputError, OptionError
-from geq.gradient import Gradient, Implicit, JacobianFree, Phantom, Unrolled
 from geq.layer.equilibrium2d import GEQ2d, OptEq2d
 from geq.layer.injection import Injection
-from geq.model.config import NetworkConfig
+from geq.model.differentiation import DifferentiationConfig
 from geq.model.network import Network
 from geq.problem import (
     Conv2d,
@@ -47,11 +46,10 @@ from geq.solver import Anderson
 Kernel = Literal["patch_gaussian", "gaussian", "linear", "polynomial", "sigmoid"]
 Gamma = Literal["learned", "paper", "paper_detached", "paper_batch", "fixed", "zero"]
 Norm = Literal["operator", "weight", "none"]
-Differentiation = Literal["implicit", "phantom", "jacobian_free", "unrolled"]
 
 
 @dataclass(frozen=True)
-class BranchConfig(NetworkConfig):
+class BranchConfig(DifferentiationConfig):
     """What a branch network is built from.
 
     Args:
@@ -70,7 +68,7 @@ class BranchConfig(NetworkConfig):
         injection_scale: constant factor on the normalised Ux.
         norm, bound: norm rule of W and the bound of the "operator" rule.
         tol, max_steps, memory: of the Anderson solver.
-        gradient, gradient_tol, gradient_steps, gradient_damping: how the fixed point is differentiated.
+        gradient and the rest: how the fixed point is differentiated; a regulariser is used by "sam" only.
     """
 
     kernel: Kernel = field(default="patch_gaussian", kw_only=True)
@@ -93,17 +91,14 @@ class BranchConfig(NetworkConfig):
     tol: float = field(default=1e-3, kw_only=True)
     max_steps: int = field(default=50, kw_only=True)
     memory: int = field(default=5, kw_only=True)
-    gradient: Differentiation = field(default="implicit", kw_only=True)
-    gradient_tol: float = field(default=1e-3, kw_only=True)
-    gradient_steps: int = field(default=5, kw_only=True)
-    gradient_damping: float = field(default=0.8, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        choices = {"kernel": Kernel, "gamma": Gamma, "norm": Norm, "gradient": Differentiation}
-        for name, allowed in choices.items():
-            if getattr(self, name) not in get_args(allowed):
-                raise OptionError(f"{name} must be one of {get_args(allowed)}; got {getattr(self, name)!r}")
+        if self.regulariser != "none" and self.gradient != "sam":
+            raise OptionError(
+                f"the regulariser of this network is for gradient sam: got {self.regulariser} with "
+                f"{self.gradient}; only a Deep OptEq can have it in its problem"
+            )
         if not self.scales or len(self.scales) != len(self.mid_channels):
             raise OptionError(
                 "scales and mid_channels need one entry per branch: "
@@ -146,15 +141,6 @@ class BranchConfig(NetworkConfig):
             "none": NoNorm(),
         }
         return rules[self.norm]
-
-    def differentiation(self) -> Gradient:
-        rules: dict[str, Gradient] = {
-            "implicit": Implicit(tol=self.gradient_tol),
-            "phantom": Phantom(self.gradient_steps, self.gradient_damping),
-            "jacobian_free": JacobianFree(),
-            "unrolled": Unrolled(self.gradient_steps, self.gradient_damping),
-        }
-        return rules[self.gradient]
 
     def equilibrium(self, in_channels: int, mid_channels: int) -> Equilibrium:
         """One branch."""

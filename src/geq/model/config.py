@@ -18,6 +18,16 @@ from geq.error import CheckpointError, OptionError, unknown_name
 
 CLASS_KEY = "class"
 
+Differentiation = Literal["implicit", "phantom", "jacobian_free", "unrolled", "sam"]
+Regulariser = Literal["none", "decay", "sparsity", "incay", "decorrelation", "hsic", "hsic_fourier"]
+
+STEPPED = ("phantom", "unrolled", "sam")
+"""Gradients that have a number of steps."""
+
+ADDED_LATER = {"added_later": True}
+"""Metadata of a field that files of earlier versions lack: its default is what these versions did, and never
+changes."""
+
 
 @dataclass(frozen=True)
 class NetworkConfig:
@@ -162,7 +172,9 @@ def _from_fields(expected: type, value: dict[str, Any], where: str) -> Any:
     for key in given:
         if key not in fields:
             raise CheckpointError(str(unknown_name(f"field of {where} ({name})", key, fields)))
-    missing = [key for key in fields if key not in given]
+    missing = [
+        key for key, item in fields.items() if key not in given and not item.metadata.get("added_later")
+    ]
     if missing:
         # Defaults may change between versions, so a file always states every field.
         raise CheckpointError(f"{where} ({name}) must state every field; missing: {', '.join(missing)}")

@@ -41,7 +41,7 @@ class Network(nn.Module):
 
     A subclass names its ``family`` (the name under which saved models find it) and its ``config_class``,
     calls ``super().__init__(config)`` and defines :meth:`forward`, from ``(B, C, H, W)`` images to ``(B,
-    num_classes)`` logits.
+    num_classes)`` logits; a :class:`~geq.model.segmenter.Segmenter` has such logits for each pixel.
     """
 
     family: ClassVar[str]
@@ -64,7 +64,9 @@ class Network(nn.Module):
         return self.config.num_classes
 
     @abstractmethod
-    def forward(self, x: Float[Tensor, "batch channel height width"]) -> Float[Tensor, "batch classes"]: ...
+    def forward(
+        self, x: Float[Tensor, "batch channel height width"]
+    ) -> Float[Tensor, "batch classes *mask"]: ...
 
     def check_input(self, x: Tensor) -> None:
         """Refuse what is not a batch of images with this network's channels."""

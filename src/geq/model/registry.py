@@ -18,6 +18,7 @@ from geq.model.network import Network
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "dnn": ("dnn_",),
+    "fcn": ("fcn_",),
     "geq": ("geq_",),
     "kerdeq": ("kerdeq_",),
     "mdeq": ("mdeq_",),

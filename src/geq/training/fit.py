@@ -27,13 +27,14 @@ from geq.training.callback.replica import SharedScales
 from geq.training.callback.solver import SolverStatistics
 from geq.training.callback.stopping import EarlyStop
 from geq.training.checkpoint import Checkpoint, restore_random_state
+from geq.training.choice import task_class
 from geq.training.durable import explained_write_errors
 from geq.training.engine import begin_at, build_trainer, quiet_lightning
 from geq.training.environment import describe_environment, differences
-from geq.training.evaluation import evaluate
 from geq.training.ingredient import (
     Datasets,
     build_model,
+    evaluation_batch,
     evaluation_loader,
     open_datasets,
     training_loader,
@@ -41,7 +42,7 @@ from geq.training.ingredient import (
 from geq.training.option import TrainOptions
 from geq.training.position import Position
 from geq.training.run import RunFolder
-from geq.training.task import ClassificationTask
+from geq.training.task import Task
 from geq.training.thread import limited_threads
 
 log = logging.getLogger("geq.training")
@@ -70,6 +71,9 @@ def train(options: TrainOptions, console: Console | None = None) -> Outcome | No
     seed_everything(options.seed)
     description = data.describe()
     model = build_model(options, description)
+    task_class(
+        model, data.train
+    )  # a network that does not fit the data is an error before anything is written
     with limited_threads(options, model):
         if not is_first():
             _fit(None, options, model, data, None, console)
@@ -144,7 +148,8 @@ def _complete(
             model.save_pretrained(folder.model)
         # What is measured is what was written.
         saved = Network.from_pretrained(folder.model)
-        result = evaluate(saved, evaluation_loader(data.test, workers=options.workers))
+        kind = task_class(saved, data.test)
+        result = kind.evaluate(saved, evaluation_loader(data.test, workers=options.workers), options)
         final = {
             "kind": "final",
             "epochs": history[-1]["epoch"],
@@ -156,9 +161,7 @@ def _complete(
         }
         folder.write_log([*history, final])
         if options.picture:
-            from geq.training.picture import draw_run
-
-            draw_run(folder, saved, data.test)
+            kind.draw(folder, saved, data.test)
     return Outcome(folder, history, final)
 
 
@@ -172,7 +175,7 @@ def _fit(
 ) -> list[dict[str, Any]]:
     """Train ``model`` in place (to the averaged weights, if the run has them); returns the log."""
     rank = process_rank()
-    task = ClassificationTask(
+    task = task_class(model, data.train)(
         model,
         options,
         training_loader(options, data.train, options.seed, rank, options.world_size),
@@ -203,7 +206,7 @@ def _fit(
 
 def _callbacks(
     folder: RunFolder | None,
-    task: ClassificationTask,
+    task: Task,
     data: Datasets,
     history: list[dict[str, Any]],
     console: Console | None,
@@ -215,9 +218,10 @@ def _callbacks(
         callbacks.append(Averaging(task.average))
     callbacks += [GradientNorm(), Evaluation(data.monitored_name)]
     if task.model.equilibria():
-        images, _ = next(iter(evaluation_loader(data.monitored, batch_size=PROBED)))
         callbacks += [SolverStatistics(options.unconverged_warning), SharedScales()]
         if options.strategy != "fsdp":  # whose weights are nowhere whole
+            number = min(PROBED, evaluation_batch(data.monitored))
+            images, _ = next(iter(evaluation_loader(data.monitored, batch_size=number)))
             callbacks.append(AttentionStatistics(images))
     if options.early_stop is not None:
         callbacks.append(EarlyStop(options.early_stop, folder))
@@ -228,7 +232,7 @@ def _callbacks(
     return [*callbacks, Interrupt(journal)]
 
 
-def _restore(task: ClassificationTask, callbacks: list[Callback], checkpoint: Checkpoint) -> None:
+def _restore(task: Task, callbacks: list[Callback], checkpoint: Checkpoint) -> None:
     task.train_measures.load_state_dict(checkpoint.measures)
     if task.average is not None and checkpoint.average is not None:
         task.average.load_state_dict(checkpoint.average)

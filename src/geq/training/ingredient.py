@@ -17,7 +17,8 @@ from geq.data.segmentation import SegmentationDataset
 from geq.data.transform.default import Augment, default_transform
 from geq.data.transform.pixel import Normalize
 from geq.error import CheckpointError, OptionError, unknown_name
-from geq.model.config import from_json
+from geq.model.config import STEPPED, NetworkConfig, from_json
+from geq.model.differentiation import DifferentiationConfig
 from geq.model.network import Network
 from geq.model.registry import create_model, model_spec
 from geq.training.option import Augmentation, DataOptions, ModelOptions
@@ -181,10 +182,30 @@ def evaluation_loader(
     )
 
 
+def differentiation(options: ModelOptions, config: NetworkConfig, chosen: dict[str, Any]) -> dict[str, Any]:
+    """What the options say of the gradient, as fields of the configuration, given the overrides."""
+    said = options.differentiation()
+    if not said:
+        return {}
+    if not isinstance(config, DifferentiationConfig):
+        raise OptionError(
+            "gradient, steps and regulariser are for networks that can be differentiated in several ways, "
+            f"such as geq_tiny or opteq_tiny: got {', '.join(said)} for {options.model}"
+        )
+    gradient = said.get("gradient", chosen.get("gradient", config.gradient))
+    if options.steps is not None and gradient not in STEPPED:
+        raise OptionError(
+            f"steps are for the gradients {', '.join(STEPPED)}: got {options.steps} for {options.model}, "
+            f"whose gradient is {gradient}; add --gradient unrolled"
+        )
+    return said
+
+
 def build_model(options: ModelOptions, data: DataDescription) -> Network:
     """The network for these images and classes, with fresh weights."""
     spec = model_spec(options.model)
     chosen = decoded(options.override, type(spec.config), f"override of {options.model}")
+    chosen |= differentiation(options, spec.config, chosen)
     if "input_shape" not in chosen and data.shape != spec.input_shape:
         chosen["input_shape"] = data.shape
     chosen.setdefault("num_classes", len(data.classes))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_type_hints
 
 from geq.error import CheckedOptions, CheckpointError, OptionError, unknown_name
-from geq.model.config import from_json
+from geq.model.config import STEPPED, Differentiation, Regulariser, from_json
 
 Augmentation = Literal["auto", "none", "shift", "crop_flip", "randaugment"]
 Precision = Literal["32", "bf16-mixed", "16-mixed", "64"]
@@ -37,13 +37,41 @@ class ModelOptions:
         model: name of the network; 'geq models' lists them.
         override: fields of its configuration to change, as 'field=value' with the value in JSON; 'geq show
             NAME' draws the result.
+        gradient: how the equilibria are differentiated: 'implicit' (exact), 'phantom' or 'jacobian_free'
+            (approximate), 'unrolled' (the network is so many iterations) or 'sam' (these, drawn to what the
+            regulariser prefers). The default is the model's own; it replaces an override of the same field.
+        steps: iterations of 'unrolled' and 'sam' (20 if not given), or terms of 'phantom' (5).
+        regulariser: what the features should be like: 'decay', 'sparsity', 'incay', 'decorrelation', 'hsic',
+            'hsic_fourier' or 'none'; for the gradient 'sam', and, with any other, for a Deep OptEq, whose
+            problem it then changes.
+        regulariser_weight: γ of the regulariser.
     """
 
     model: str = "geq_tiny"
     override: tuple[str, ...] = ()
+    gradient: Differentiation | None = None
+    steps: int | None = None
+    regulariser: Regulariser | None = None
+    regulariser_weight: float | None = None
 
     def check(self) -> None:
         check_overrides("override", self.override)
+        demand(self.steps is None or self.steps >= 1, "steps must be at least 1", self.steps)
+        demand(
+            self.steps is None or self.gradient is None or self.gradient in STEPPED,
+            f"steps are for the gradients {', '.join(STEPPED)}",
+            f"{self.gradient} with {self.steps} steps",
+        )
+
+    def differentiation(self) -> dict[str, Any]:
+        """What was said of it, as fields of a model's configuration."""
+        said = {
+            "gradient": self.gradient,
+            "gradient_steps": self.steps,
+            "regulariser": self.regulariser,
+            "regulariser_weight": self.regulariser_weight,
+        }
+        return {name: value for name, value in said.items() if value is not None}
 
 
 @dataclass(frozen=True)

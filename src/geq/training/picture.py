@@ -14,6 +14,7 @@ from torch.nn import functional
 from geq.data.dataset import Dataset, ImageDataset
 from geq.model.network import Network
 from geq.training.durable import write_durably
+from geq.training.headline import HEADLINES, headline_of
 from geq.training.ingredient import evaluation_loader
 from geq.training.probe import probe
 from geq.training.run import RunFolder
@@ -37,13 +38,17 @@ def draw_run(folder: RunFolder, model: Network, test: Dataset) -> None:
     figure = Figure(figsize=(12, 4.2 + (1.6 * (rows + 1) if rows else 0)), layout="constrained")
     FigureCanvasAgg(figure)
     parts: Any = figure.subfigures(2, 1, height_ratios=(4.0, 1.6 * (rows + 1))) if rows else [figure]
-    _draw_curves(parts[0], folder.epochs(), _title(folder))
+    draw_curves(parts[0], folder)
     if rows:
         titles = [
             test.classes[int(p)] + ("" if p == label else f" (is {test.classes[int(label)]})")
             for p, label in zip(predicted, labels, strict=True)
         ]
         _draw_attention(parts[1], images, maps, titles)
+    save_figure(figure, folder)
+
+
+def save_figure(figure: Any, folder: RunFolder) -> None:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110)
     write_durably(folder.picture, buffer.getvalue())
@@ -74,16 +79,22 @@ def attention_maps(model: Network, images: Float[Tensor, "b c h w"]) -> dict[str
 
 def _title(folder: RunFolder) -> str:
     options, final = folder.options(), folder.result()
-    reached = "" if final is None else f": test accuracy {final['test_accuracy']:.2f} %"
-    return f"{options.model} on {options.data}{reached} (run {folder.name})"
+    reached = None if final is None else headline_of(final, "test")
+    words = "" if reached is None else f": test {reached[0]} {reached[1]:.2f} %"
+    return f"{options.model} on {options.data}{words} (run {folder.name})"
 
 
-def _draw_curves(figure: Any, epochs: list[dict[str, Any]], title: str) -> None:
-    figure.suptitle(title)
+def draw_curves(figure: Any, folder: RunFolder) -> None:
+    """Loss, the task's headline and the solver's work, over the epochs."""
+    epochs = folder.epochs()
+    figure.suptitle(_title(folder))
     has_solver = any("solver_steps" in record for record in epochs)
     axes = figure.subplots(1, 3 if has_solver else 2)
     monitored = "validation" if any("validation_loss" in record for record in epochs) else "test"
-    for axis, quantity, label in zip(axes, ("loss", "accuracy"), ("loss", "accuracy (%)"), strict=False):
+    judged = next(name for name in HEADLINES if any(f"train_{name}" in record for record in epochs))
+    for axis, quantity, label in zip(
+        axes, ("loss", judged), ("loss", f"{HEADLINES[judged]} (%)"), strict=False
+    ):
         for name, style in (("train", "--"), (monitored, "-")):
             points = [(r["epoch"], r[f"{name}_{quantity}"]) for r in epochs if f"{name}_{quantity}" in r]
             axis.plot(*zip(*points, strict=True), style, marker=".", label=name) if points else None

@@ -66,7 +66,7 @@ def predict(model: Network, paths: list[Path], data: DataDescription) -> list[Pr
     with measured_failures(model.eval()):
         probabilities = model(images.to(next(model.parameters()))).softmax(1)
     best = probabilities.topk(min(2, len(data.classes)), dim=1)
-    steps, residual, converged = _solved(model, len(paths))
+    steps, residual, converged = solved(model, len(paths))
     return [
         Prediction(
             path,
@@ -82,7 +82,7 @@ def predict(model: Network, paths: list[Path], data: DataDescription) -> list[Pr
     ]
 
 
-def _solved(model: Network, number: int) -> tuple[Tensor | None, Float[Tensor, "b"] | None, Tensor | None]:
+def solved(model: Network, number: int) -> tuple[Tensor | None, Float[Tensor, "b"] | None, Tensor | None]:
     """Steps, residual and convergence of each image, over the equilibria of the last forward pass."""
     solutions = [layer.last_solution for layer in model.equilibria().values()]
     known = [solution for solution in solutions if solution is not None and len(solution.steps) == number]

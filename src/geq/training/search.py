@@ -17,6 +17,7 @@ from geq.error import ConvergenceError, GeqError, InputError, MissingExtraError,
 from geq.model.registry import model_spec
 from geq.training.durable import explained_write_errors
 from geq.training.fit import resume, train
+from geq.training.headline import headline_of
 from geq.training.option import TrainOptions, demand
 from geq.training.run import CONFIG, RunFolder
 
@@ -152,10 +153,11 @@ class Search:
 
     @staticmethod
     def _value(outcome: Any) -> float:
-        """The accuracy on the validation images after the last evaluation."""
+        """The accuracy (or mIoU) on the validation images after the last evaluation."""
         for record in reversed(outcome.history):
-            if "validation_accuracy" in record:
-                return float(record["validation_accuracy"])
+            reached = headline_of(record, "validation")
+            if reached is not None:
+                return reached[1]
         raise GeqError("a trial must be evaluated at least once: --evaluate_every must not exceed --epochs")
 
 

@@ -1,7 +1,7 @@
 """The training loop's one module: what a step computes, and from where in the data it goes on.
 
 :class:`Task` is all that does not depend on what the network predicts; :class:`ClassificationTask` adds the
-loss and the metrics of image classification. Another task (a mask per pixel) overrides the same methods.
+loss and the metrics of image classification, :mod:`geq.training.segmentation` those of labelled pixels.
 """
 
 from __future__ import annotations
@@ -9,21 +9,24 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from lightning.pytorch import LightningModule
 from torch import Tensor
 from torch.nn import functional
 
+from geq.data.dataset import Dataset
 from geq.data.loader import BatchLoader
 from geq.error import ConvergenceError
 from geq.model.network import Network
 from geq.training.average import WeightAverage
 from geq.training.decay import parameter_groups
+from geq.training.evaluation import ClassificationResult, EvaluationResult, evaluate
 from geq.training.metric import ClassificationMeasures, Measures, SolverMeasures
 from geq.training.option import OptimizerOptions, TrainOptions
 from geq.training.position import Position
+from geq.training.run import RunFolder
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,8 @@ def build_optimizer(options: OptimizerOptions, model: torch.nn.Module) -> torch.
 class Task(LightningModule):
     """A network, its data, and the position of the run.
 
+    :attr:`headline` is the measure by which the best weights are chosen.
+
     Args:
         model: the network.
         options: of the run.
@@ -59,6 +64,8 @@ class Task(LightningModule):
         position: where to go on.
         optimizer_state: of the run that is resumed.
     """
+
+    headline: ClassVar[str]
 
     def __init__(
         self,
@@ -88,7 +95,29 @@ class Task(LightningModule):
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor: ...
 
     @abstractmethod
+    def evaluation_loss(self, outputs: Tensor, labels: Tensor) -> Tensor: ...
+
+    @abstractmethod
     def measure(self, measures: Measures, loss: Tensor, outputs: Tensor, labels: Tensor) -> None: ...
+
+    @abstractmethod
+    def share_correct(self, outputs: Tensor, labels: Tensor) -> float: ...
+
+    @classmethod
+    @abstractmethod
+    def evaluate(cls, model: Network, batches: BatchLoader, options: TrainOptions) -> EvaluationResult:
+        """Measure a trained network; in this process alone, also where others run."""
+
+    @classmethod
+    @abstractmethod
+    def draw(cls, folder: RunFolder, model: Network, test: Dataset) -> None:
+        """Write the picture of a finished run."""
+
+    def infer(self, images: Tensor) -> Tensor:
+        """What the network says in evaluation; its equilibria are measured."""
+        outputs = self.model(images)
+        self.evaluation_solver.update(self.model, len(images))
+        return outputs
 
     @property
     def steps_per_epoch(self) -> int:
@@ -111,9 +140,8 @@ class Task(LightningModule):
 
     def validation_step(self, batch: Any, index: int) -> None:
         images, labels = batch
-        outputs = self.model(images)
-        self.measure(self.evaluation_measures, functional.cross_entropy(outputs, labels), outputs, labels)
-        self.evaluation_solver.update(self.model, len(labels))
+        outputs = self.infer(images)
+        self.measure(self.evaluation_measures, self.evaluation_loss(outputs, labels), outputs, labels)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         optimizer = build_optimizer(self.options, self.model)
@@ -140,12 +168,30 @@ class Task(LightningModule):
 class ClassificationTask(Task):
     """Cross-entropy with label smoothing; accuracy."""
 
+    headline = "accuracy"
+
     def new_measures(self) -> ClassificationMeasures:
         return ClassificationMeasures(self.model.num_classes)
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         return functional.cross_entropy(outputs, labels, label_smoothing=self.options.label_smoothing)
 
+    def evaluation_loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        return functional.cross_entropy(outputs, labels)
+
+    def share_correct(self, outputs: Tensor, labels: Tensor) -> float:
+        return float((outputs.argmax(1) == labels).float().mean())
+
     def measure(self, measures: Measures, loss: Tensor, outputs: Tensor, labels: Tensor) -> None:
         assert isinstance(measures, ClassificationMeasures)
         measures.update(loss, outputs, labels)
+
+    @classmethod
+    def evaluate(cls, model: Network, batches: BatchLoader, options: TrainOptions) -> ClassificationResult:
+        return evaluate(model, batches)
+
+    @classmethod
+    def draw(cls, folder: RunFolder, model: Network, test: Dataset) -> None:
+        from geq.training.picture import draw_run
+
+        draw_run(folder, model, test)

@@ -53,7 +53,9 @@ def _distances(
 ) -> list[tuple[int, float]]:
     found, z = [], start
     for count in range(1, checkpoints[-1] + 1):
-        z = sam.advance(fn, z, count)
+        image = sam.advance(fn, z, count)
+        assert isinstance(image, Tensor)
+        z = image
         if count in checkpoints:
             found.append((count, float((z - selected).norm())))
     return found

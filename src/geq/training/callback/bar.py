@@ -12,6 +12,7 @@ from lightning.pytorch import Callback, Trainer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from geq.training.headline import headline_of
 from geq.training.task import Task
 
 
@@ -22,9 +23,10 @@ def line(record: dict[str, Any], monitored: str) -> str:
     'epoch   3  loss 0.2500  accuracy 91.00 %  test 95.00 %'
     """
     parts = [f"epoch {record['epoch']:3d}", f"loss {record['train_loss']:.4f}"]
-    parts.append(f"accuracy {record['train_accuracy']:.2f} %")
-    if f"{monitored}_accuracy" in record:
-        parts.append(f"{monitored} {record[f'{monitored}_accuracy']:.2f} %")
+    for part in ("train", monitored):
+        reached = headline_of(record, part)
+        if reached is not None:
+            parts.append(f"{reached[0] if part == 'train' else monitored} {reached[1]:.2f} %")
     if "solver_steps" in record:
         parts.append(f"steps {record['solver_steps']:.1f}")
         parts.append(f"residual {record['solver_residual']:.0e}")
@@ -76,7 +78,7 @@ class Bar(Callback):
     ) -> None:
         if self.progress is None:
             return
-        correct = 100 * float((outputs["outputs"].argmax(1) == batch[1]).float().mean())
+        correct = 100 * task.share_correct(outputs["outputs"], batch[1])
         self.accuracy = (
             correct if self.accuracy is None else self.KEPT * self.accuracy + (1 - self.KEPT) * correct
         )

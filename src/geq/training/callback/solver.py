@@ -10,6 +10,8 @@ from typing import Any
 
 from lightning.pytorch import Callback, Trainer
 
+from geq.gradient import Unrolled
+from geq.model.network import Network
 from geq.training.metric import SolverMeasures
 from geq.training.task import Task
 
@@ -19,6 +21,11 @@ ADVICE = (
     "what to try: a lower --learning_rate or a longer warm-up; a tighter bound of the feedback "
     "(--override bound=0.8); more solver steps (--override max_steps=100)"
 )
+
+
+def unrolled(model: Network) -> bool:
+    """Whether the network is a number of iterations, wherever these end."""
+    return all(isinstance(layer.gradient, Unrolled) for layer in model.equilibria().values())
 
 
 class SolverStatistics(Callback):
@@ -45,7 +52,7 @@ class SolverStatistics(Callback):
         self.measures.reset()
         task.epoch_record |= {f"solver_{name}": value for name, value in values.items()}
         share = values.get("unconverged", 0.0)
-        if share > self.next_warning:
+        if share > self.next_warning and not unrolled(task.model):
             self.next_warning = 2 * share
             if trainer.is_global_zero:
                 log.warning(

@@ -14,7 +14,8 @@ from geq.training.task import Task
 
 
 class EarlyStop(Callback):
-    """Saves the network at every new best validation accuracy; stops after ``patience`` epochs without one.
+    """Saves the network when the task's headline on the validation images is better than ever; stops after
+    ``patience`` epochs without that.
 
     Args:
         patience: epochs to wait.
@@ -29,10 +30,10 @@ class EarlyStop(Callback):
         return epoch - self.best_epoch >= self.patience
 
     def on_validation_epoch_end(self, trainer: Trainer, task: Task) -> None:
-        accuracy = task.epoch_record["validation_accuracy"]
-        if accuracy > self.best:
+        reached = task.epoch_record[f"validation_{task.headline}"]
+        if reached > self.best:
             # The epoch that is measured is not counted as finished yet.
-            self.best, self.best_epoch = accuracy, task.position.epoch + 1
+            self.best, self.best_epoch = reached, task.position.epoch + 1
             if self.folder is not None:
                 task.model.save_pretrained(self.folder.model)
 

@@ -1,0 +1,21 @@
+"""The one figure that a task is judged by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+HEADLINES = {"accuracy": "accuracy", "miou": "mIoU"}
+"""Its name in the log, and how it is written; every run has one of them."""
+
+
+def headline_of(record: Mapping[str, Any], part: str) -> tuple[str, float] | None:
+    """How a line of the log judges ``part`` ('train', 'validation' or 'test'), with the figure's name.
+
+    >>> headline_of({"test_loss": 0.5, "test_miou": 61.5}, "test")
+    ('mIoU', 61.5)
+    """
+    for name, label in HEADLINES.items():
+        if f"{part}_{name}" in record:
+            return label, float(record[f"{part}_{name}"])
+    return None

@@ -1,0 +1,61 @@
+"""One picture of a segmentation run: how it trained, and test images with their true and predicted masks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from geq.data.dataset import Dataset
+from geq.data.palette import colours_of
+from geq.data.segmentation import SegmentationDataset
+from geq.model.segmenter import Segmenter
+from geq.training.evaluation import evaluating
+from geq.training.inference import Inference
+from geq.training.ingredient import evaluation_loader
+from geq.training.picture import draw_curves, save_figure
+from geq.training.run import RunFolder
+from geq.training.scene import palette_table
+
+SHOWN = 4
+"""Test images in the picture."""
+
+
+def draw_segmentation_run(folder: RunFolder, model: Segmenter, test: Dataset) -> None:
+    """Write picture.png: curves above; image, truth and prediction below, in the published colours."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    assert isinstance(test, SegmentationDataset)
+    figure = Figure(figsize=(12, 10), layout="constrained")
+    FigureCanvasAgg(figure)
+    parts: Any = figure.subfigures(2, 1, height_ratios=(4.0, 6.0))
+    draw_curves(parts[0], folder)
+    number = min(SHOWN, len(test))
+    spread = test.subset([round(index * (len(test) - 1) / max(1, number - 1)) for index in range(number)])
+    _draw_scenes(parts[1], model, spread, Inference.of(folder.options()))
+    save_figure(figure, folder)
+
+
+def _draw_scenes(figure: Any, model: Segmenter, scenes: SegmentationDataset, inference: Inference) -> None:
+    from matplotlib.patches import Patch
+
+    colours = colours_of(scenes.name, scenes.classes)
+    table = palette_table(colours)
+    axes = figure.subplots(3, len(scenes), squeeze=False)
+    like = next(model.parameters())
+    for column, (images, labels) in enumerate(evaluation_loader(scenes, batch_size=1)):
+        with evaluating(model, scenes):
+            found = inference.logits(model, images.to(like))[0].argmax(0).cpu()
+        axes[0, column].imshow(scenes.read(column)[0].permute(1, 2, 0).numpy())
+        axes[1, column].imshow(table[labels[0].to(torch.uint8).numpy()])
+        axes[2, column].imshow(table[found.to(torch.uint8).numpy()])
+    for row, title in enumerate(("image", "truth", "prediction")):
+        axes[row, 0].set_ylabel(title)
+    for axis in axes.flat:
+        axis.set(xticks=[], yticks=[])
+    handles = [
+        Patch(color=(red / 255, green / 255, blue / 255), label=name)
+        for name, (red, green, blue) in zip(scenes.classes, colours, strict=True)
+    ]
+    figure.legend(handles=handles, loc="outside right center", frameon=False, fontsize=9)

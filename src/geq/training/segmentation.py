@@ -1,0 +1,116 @@
+"""The task of labelling every pixel, in the same loop as classification."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jaxtyping import Float, Int64
+from torch import Tensor
+from torch.nn import functional
+
+from geq.data.dataset import Dataset
+from geq.data.loader import BatchLoader
+from geq.data.segmentation import IGNORE
+from geq.model.network import Network
+from geq.model.segmenter import Segmenter
+from geq.training.confusion import SegmentationMeasures, class_iou
+from geq.training.evaluation import EvaluationResult, evaluating
+from geq.training.inference import Inference
+from geq.training.metric import Measures, SolverMeasures
+from geq.training.option import TrainOptions
+from geq.training.run import RunFolder
+from geq.training.task import Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class SegmentationResult(EvaluationResult):
+    """
+    Args:
+        miou, macc, aacc: in %; see :mod:`geq.training.confusion`.
+        class_iou: of each class by name, in %; None for one that is neither there nor predicted.
+    """
+
+    miou: float
+    macc: float
+    aacc: float
+    class_iou: dict[str, float | None]
+
+
+def pixel_cross_entropy(
+    logits: Float[Tensor, "b k h w"], labels: Int64[Tensor, "b h w"], label_smoothing: float = 0.0
+) -> Tensor:
+    """Mean over the pixels that are not ignored; 0 (and no gradient) where all are."""
+    total = functional.cross_entropy(
+        logits, labels, ignore_index=IGNORE, label_smoothing=label_smoothing, reduction="sum"
+    )
+    return total / (labels != IGNORE).sum().clamp(min=1)
+
+
+class SegmentationTask(Task):
+    """Cross-entropy over pixels; mIoU, mAcc and aAcc. The best weights are those of the best mIoU."""
+
+    headline = "miou"
+
+    @property
+    def segmenter(self) -> Segmenter:
+        assert isinstance(self.model, Segmenter)
+        return self.model
+
+    def new_measures(self) -> SegmentationMeasures:
+        return SegmentationMeasures(self.model.num_classes)
+
+    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        return pixel_cross_entropy(outputs, labels, self.options.label_smoothing)
+
+    def evaluation_loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        return pixel_cross_entropy(outputs, labels)
+
+    def measure(self, measures: Measures, loss: Tensor, outputs: Tensor, labels: Tensor) -> None:
+        assert isinstance(measures, SegmentationMeasures)
+        measures.update(loss, outputs, labels)
+
+    def share_correct(self, outputs: Tensor, labels: Tensor) -> float:
+        counted = labels != IGNORE
+        return float((outputs.argmax(1) == labels).sum() / counted.sum().clamp(min=1))
+
+    def infer(self, images: Tensor) -> Tensor:
+        return Inference.of(self.options).logits(
+            self.segmenter, images, lambda: self.evaluation_solver.update(self.model, len(images))
+        )
+
+    @classmethod
+    def evaluate(cls, model: Network, batches: BatchLoader, options: TrainOptions) -> SegmentationResult:
+        assert isinstance(model, Segmenter)
+        return evaluate_segmenter(model, batches, Inference.of(options))
+
+    @classmethod
+    def draw(cls, folder: RunFolder, model: Network, test: Dataset) -> None:
+        from geq.training.scene_picture import draw_segmentation_run
+
+        assert isinstance(model, Segmenter)
+        draw_segmentation_run(folder, model, test)
+
+
+def evaluate_segmenter(
+    model: Segmenter, batches: BatchLoader, inference: Inference | None = None
+) -> SegmentationResult:
+    """The figures of one confusion matrix over all images, and solver statistics; in this process alone."""
+    inference = inference or Inference()
+    like = next(model.parameters())
+    measures = SegmentationMeasures(model.num_classes, shared=False).to(like.device)
+    solver = SolverMeasures(shared=False).to(like.device)
+    with evaluating(model, batches.dataset):
+        for images, labels in batches:
+            labels, number = labels.to(like.device), len(images)
+            logits = inference.logits(model, images.to(like), lambda: solver.update(model, number))  # noqa: B023
+            measures.update(pixel_cross_entropy(logits, labels), logits, labels)
+    shares = class_iou(measures.matrix()).tolist()
+    return SegmentationResult(
+        images=len(batches.dataset),
+        class_iou={
+            name: 100 * share if share == share else None
+            for name, share in zip(batches.dataset.classes, shares, strict=False)
+        },
+        **measures.compute(),
+        **solver.compute(),
+    )
