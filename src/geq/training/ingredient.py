@@ -11,7 +11,7 @@ import torch
 
 from geq.data.dataset import Dataset, Split, Statistics
 from geq.data.loader import BatchLoader
-from geq.data.registry import DatasetOptions, load_with_options
+from geq.data.registry import DatasetOptions, dataset_info, load_with_options
 from geq.data.root import data_root
 from geq.data.segmentation import SegmentationDataset
 from geq.data.transform.default import Augment, default_transform
@@ -23,8 +23,9 @@ from geq.model.network import Network
 from geq.model.registry import create_model, model_spec
 from geq.training.option import Augmentation, DataOptions, ModelOptions
 
-EVALUATION_BATCH = 250
-"""Images of one batch of an evaluation. Results do not depend on it: each sample is solved by itself."""
+EVALUATION_BATCH, SCENE_PIXELS = 250, 2**19
+"""Images of one batch of an evaluation, and pixels where each has a label. Results do not depend on them:
+each sample is solved by itself."""
 
 SHIFTED, CROPPED = ("digits", "mnist", "fashion_mnist"), ("cifar10", "cifar100")
 
@@ -116,18 +117,36 @@ def decoded(items: tuple[str, ...], target: type, what: str) -> dict[str, Any]:
     return result
 
 
+def _validation(options: DataOptions) -> int | float | None:
+    """What is held out of the training images; None leaves the dataset's own splits as they are."""
+    info = dataset_info(options.data)
+    if options.validation == "official":
+        if not (info.own_val and info.public_test):
+            raise OptionError(
+                f"{options.data} has no official validation images beside those that it is judged on: give "
+                "--validation a share or a number, or 0"
+            )
+        return None
+    if info.crop is not None and options.validation:
+        raise OptionError(
+            f"{options.data} holds frames of videos, so a share of them has near twins in the rest: take "
+            "--validation official where there is such, or 0"
+        )
+    return None if info.crop is not None else options.validation
+
+
 def open_split(options: DataOptions, split: Split) -> Dataset:
     """One split of the dataset that the options name."""
     chosen = decoded(options.data_override, DatasetOptions, "data_override")
-    held_out: dict[str, Any] = {"validation": options.validation}
+    held_out: dict[str, Any] = {"validation": _validation(options)}
     if split == "train" and options.train_size is not None:
         held_out["subset"] = options.train_size
-    dataset = load_with_options(
+    info = dataset_info(options.data)
+    if split == "test" and info.crop is not None and not info.public_test:
+        split = "val"
+    return load_with_options(
         options.data, split, data_root(options.data_root), DatasetOptions(**{**held_out, **chosen})
     )
-    if isinstance(dataset, SegmentationDataset):
-        raise OptionError(f"{options.data} has masks; this task classifies images: choose cifar10, digits, …")
-    return dataset
 
 
 def open_datasets(options: DataOptions) -> Datasets:
@@ -140,6 +159,8 @@ def augmentation(data: str, chosen: Augmentation) -> Augment:
     """What 'auto' means for a dataset."""
     if chosen != "auto":
         return chosen
+    if dataset_info(data).crop is not None:
+        return "crop_flip"
     return "shift" if data in SHIFTED else "crop_flip" if data in CROPPED else "none"
 
 
@@ -166,10 +187,17 @@ def training_loader(
     )
 
 
+def evaluation_batch(dataset: Dataset) -> int:
+    """Images of a batch: fewer where every pixel is judged."""
+    if not isinstance(dataset, SegmentationDataset):
+        return EVALUATION_BATCH
+    return max(1, SCENE_PIXELS // dataset.read(0)[1].numel())
+
+
 def evaluation_loader(
     dataset: Dataset,
     *,
-    batch_size: int = EVALUATION_BATCH,
+    batch_size: int | None = None,
     statistics: Statistics | None = None,
     workers: int = 0,
     rank: int = 0,
@@ -178,7 +206,12 @@ def evaluation_loader(
     """Every image once, in order, normalised with ``statistics`` (default: the dataset's own)."""
     transform = Normalize.by(statistics or dataset.statistics)
     return BatchLoader(
-        dataset, batch_size, transform=transform, num_workers=workers, rank=rank, world_size=world_size
+        dataset,
+        batch_size or evaluation_batch(dataset),
+        transform=transform,
+        num_workers=workers,
+        rank=rank,
+        world_size=world_size,
     )
 
 

@@ -83,10 +83,11 @@ class DataOptions:
         data_override: options of the dataset, as 'option=value' with the value in JSON: 'classes=known'.
         data_root: folder of the datasets; the default is $GEQ_DATA, or the user's cache folder.
         train_size: train on a stratified subset of so many images; the default is all of them.
-        validation: hold out this share (below 1) or number of training images. Early stopping and tuning
-            look at these only; without them, the test set is measured while training but decides nothing.
-        augment: how training images are varied. 'auto' is 'shift' for digits, 'crop_flip' for CIFAR, 'none'
-            elsewhere.
+        validation: hold out this share (below 1) or number of training images, or take the 'official'
+            validation images of a dataset that has such (camvid). Early stopping and tuning look at these
+            only; without them, the test set is measured while training but decides nothing.
+        augment: how training images are varied. 'auto' is 'shift' for digits, 'crop_flip' for CIFAR and for
+            data with masks (there with a random scale), 'none' elsewhere.
         batch_size: images of one optimiser step, over all devices together.
         workers: processes that load data; 0 is best for datasets in memory.
     """
@@ -95,7 +96,7 @@ class DataOptions:
     data_override: tuple[str, ...] = ()
     data_root: str | None = None
     train_size: int | None = None
-    validation: int | float = 0
+    validation: int | float | Literal["official"] = 0
     augment: Augmentation = "auto"
     batch_size: int = 64
     workers: int = 0
@@ -108,8 +109,9 @@ class DataOptions:
             self.train_size is None or self.train_size >= 1, "train_size must be at least 1", self.train_size
         )
         demand(
-            self.validation >= 0 and (self.validation < 1 or self.validation == int(self.validation)),
-            "validation must be a share from 0 to 1, or a number of images",
+            self.validation == "official"
+            or (self.validation >= 0 and (self.validation < 1 or self.validation == int(self.validation))),
+            "validation must be a share from 0 to 1, a number of images, or 'official'",
             self.validation,
         )
 
@@ -164,8 +166,8 @@ class ScheduleOptions:
         milestones: where 'step' multiplies it by step_factor, as shares of the run.
         step_factor: that factor.
         power: exponent of 'poly'.
-        early_stop: stop after so many epochs without a better validation accuracy, and keep the best weights;
-            needs --validation.
+        early_stop: stop after so many epochs without a better validation accuracy (mIoU for masks), and keep
+            the best weights; needs --validation.
         evaluate_every: epochs between evaluations.
     """
 
@@ -192,6 +194,26 @@ class ScheduleOptions:
             self.early_stop is None or self.early_stop >= 1, "early_stop must be at least 1", self.early_stop
         )
         demand(self.evaluate_every >= 1, "evaluate_every must be at least 1", self.evaluate_every)
+
+
+@dataclass(frozen=True)
+class SegmentationOptions:
+    """segmentation
+
+    Args:
+        inference: 'full' looks at an image at once, 'sliding' through a window, with the mean of the logits
+            where windows overlap; for evaluation and prediction of networks that label pixels.
+        window: height and width of that window.
+        overlap: share of the window that its neighbour sees as well.
+    """
+
+    inference: Literal["full", "sliding"] = "full"
+    window: tuple[int, int] = (512, 1024)
+    overlap: float = 1 / 3
+
+    def check(self) -> None:
+        demand(min(self.window) >= 1, "window must be a positive height and width", self.window)
+        demand(0 <= self.overlap < 1, "overlap must be in [0, 1)", self.overlap)
 
 
 @dataclass(frozen=True)
@@ -263,7 +285,15 @@ class DeviceOptions:
         demand(self.threads is None or self.threads >= 1, "threads must be at least 1", self.threads)
 
 
-GROUPS = (ModelOptions, DataOptions, OptimizerOptions, ScheduleOptions, RunOptions, DeviceOptions)
+GROUPS = (
+    ModelOptions,
+    DataOptions,
+    OptimizerOptions,
+    ScheduleOptions,
+    SegmentationOptions,
+    RunOptions,
+    DeviceOptions,
+)
 """In the order of ``--help``."""
 
 
@@ -273,6 +303,7 @@ class TrainOptions(
     DataOptions,
     OptimizerOptions,
     ScheduleOptions,
+    SegmentationOptions,
     RunOptions,
     DeviceOptions,
     metaclass=CheckedOptions,
@@ -290,7 +321,7 @@ class TrainOptions(
         for group in GROUPS:
             group.check(self)
         demand(
-            self.early_stop is None or self.validation > 0,
+            self.early_stop is None or self.validation != 0,
             "early_stop needs validation images (such as --validation 0.1): the test set decides nothing",
             f"early_stop {self.early_stop} with validation {self.validation}",
         )
