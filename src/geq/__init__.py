@@ -25,7 +25,7 @@ _HOME = {
     "geq.solver": "fixed_point Solution Status Solver Picard Anderson Broyden ProximalGradient FISTA",
     "geq.gradient": "Gradient Implicit Phantom JacobianFree Unrolled SAM",
     "geq.equilibrium": "Equilibrium",
-    "geq.layer": "GEQ2d OptEq2d GEQLinear OptEqLinear",
+    "geq.layer": "GEQ2d OptEq2d GEQLinear OptEqLinear DeepOptEq2d DeepOptEqLinear",
     "geq.model.registry": "create_model list_models",
 }
 """Module -> the public names that live there."""

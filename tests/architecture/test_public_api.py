@@ -11,7 +11,8 @@ import geq
 
 RECORDED = """
 Anderson Box Broyden Cell CheckpointError ClosedFormCell Conv2d ConvergenceError ConvergenceWarning
-DataError Decorrelation Dense DerivedCell ElasticNet Equilibrium FISTA FeatureDecay
+DataError Decorrelation DeepOptEq2d DeepOptEqLinear Dense DerivedCell ElasticNet Equilibrium FISTA
+FeatureDecay
 FeatureRegulariser FeatureSparsity FixedGamma GEQ2d GEQLinear GammaRule Gaussian GeqError Gradient
 GradientError HSIC HiddenProblem Implicit Incay InputError JacobianFree L1 LearnedGamma Linear
 NoNorm NoPenalty NonNegative NormRule OperatorNorm OptEq2d OptEqLinear OptionError PaperGamma
