@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from geq.cell import Cell, ClosedFormCell, FeatureMap, ProximalCell, ProximalMap, StationaryMap
+from geq.cell import Cell, ClosedFormCell, FeatureMap, JointMap, ProximalCell, ProximalMap, StationaryMap
 from geq.error import CheckedOptions, InputError, OptionError, unknown_name
 from geq.gradient import Gradient, Implicit, Unrolled
 from geq.gradient.base import Once
@@ -96,7 +96,7 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
         with full_precision(x) as x:
             fn, start = self._prepare(x, z0)
             z = self._differentiable(fn, start) if torch.is_grad_enabled() else self._find(fn, start).value
-            return like_input(z, x)
+            return like_input(fn.state(z), x)
 
     @torch.no_grad()
     def solve(self, x: Any, z0: State | None = None, trace: bool = False) -> Solution:
@@ -105,7 +105,8 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
         """
         with full_precision(x) as x:
             fn, start = self._prepare(x, z0)
-            return self._find(fn, start, trace)
+            solution = self._find(fn, start, trace)
+            return replace(solution, value=fn.state(solution.value))
 
     def energy(self, x: Any) -> Tensor:
         """G(z*; x), one number per sample.
@@ -147,14 +148,17 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
     def _prepare(self, x: Any, z0: State | None) -> tuple[StationaryMap, State | None]:
         """The map for x, and where to start if not at the cell's initial state."""
         c = self.cell.inject(x)
+        fn = self.cell.at(c)
+        if self.cell.couples_samples and not isinstance(self.gradient, Unrolled):
+            fn = JointMap(self.cell, c)
         if z0 is None:
-            return self.cell.at(c), None
+            return fn, None
         start = self.cell.initial_state(c)
         expected, came = [[tuple(p.shape) for p in parts_of(s)] for s in (start, z0)]
         if expected != came:
             raise InputError(f"z0 must have the shape of the state, {expected}: got {came}")
         cast = [new.to(old.dtype) for new, old in zip(parts_of(z0), parts_of(start), strict=True)]
-        return self.cell.at(c), tuple(cast) if isinstance(start, tuple) else cast[0]
+        return fn, tuple(cast) if isinstance(start, tuple) else cast[0]
 
     def _find(self, fn: StationaryMap, z0: State | None, trace: bool = False) -> Solution:
         solver, tol, max_steps = self.solver, self.tol, self.max_steps

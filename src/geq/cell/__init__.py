@@ -1,6 +1,6 @@
 """The stationary map of a problem."""
 
-from geq.cell.base import Cell, StationaryMap
+from geq.cell.base import Cell, JointMap, StationaryMap
 from geq.cell.closed_form import ClosedLinearisation, FeatureMap
 from geq.cell.deep import BoundLayer, DeepCell, DeepContext, UnitLayer
 from geq.cell.form import AffineChange, BlockForm, ChangedForm, FeatureForm
@@ -19,6 +19,7 @@ __all__ = [
     "DerivedCell",
     "FeatureForm",
     "FeatureMap",
+    "JointMap",
     "ProximalCell",
     "ProximalMap",
     "StationaryMap",

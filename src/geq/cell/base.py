@@ -26,6 +26,9 @@ class Cell(nn.Module, metaclass=CheckedOptions):
     tensor([[1.5000, 1.5000]])
     """
 
+    couples_samples: bool = False
+    """Whether T looks at the whole batch, so that the samples' equations must be solved together."""
+
     def inject(self, x: Any) -> Any:
         """The context c: everything that depends on the input only, computed once per solve."""
         return x
@@ -58,3 +61,28 @@ class StationaryMap:
     def start(self, z0: State | None) -> State:
         """Where a solve starts: at ``z0``, or at the cell's initial state."""
         return self.cell.initial_state(self.context) if z0 is None else z0
+
+    def state(self, z: State) -> State:
+        """The cell's state, from what a solver worked on."""
+        return z
+
+
+class JointMap(StationaryMap):
+    """The map of a cell that couples samples, as solvers must see it: the batch is one sample.
+
+    Solvers stop every sample by its own residual. Where a sample depends on the others, one that stopped
+    would not follow them any more.
+    """
+
+    def __call__(self, z: State) -> State:
+        return joined(super().__call__(self.state(z)))
+
+    def start(self, z0: State | None) -> State:
+        return joined(super().start(z0))
+
+    def state(self, z: State) -> State:
+        return tuple(part[0] for part in z) if isinstance(z, tuple) else z[0]
+
+
+def joined(z: State) -> State:
+    return tuple(part[None] for part in z) if isinstance(z, tuple) else z[None]

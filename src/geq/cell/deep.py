@@ -167,6 +167,10 @@ class DeepCell(Cell):
     def units(self) -> list[UnitLayer]:
         return [layer for layer in self.layers if isinstance(layer, UnitLayer)]
 
+    @property
+    def couples_samples(self) -> bool:  # type: ignore[override]
+        return self.regulariser is not None and self.regulariser.couples_samples
+
     def check(self, x: Tensor) -> None:
         check_input(x, self.units[0].W.raw_weight.dtype)
 

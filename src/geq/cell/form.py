@@ -77,6 +77,7 @@ class BlockForm(Cell):
     def __init__(self, deep: DeepCell) -> None:
         super().__init__()
         self.deep = deep
+        self.couples_samples = deep.couples_samples
 
     def inject(self, x: Any) -> DeepContext:
         return self.deep.inject(x)
@@ -150,6 +151,7 @@ class ChangedForm(Cell):
     def __init__(self, cell: Cell, change: AffineChange) -> None:
         super().__init__()
         self.cell, self.change = cell, change
+        self.couples_samples = cell.couples_samples
 
     def inject(self, x: Any) -> Any:
         return self.cell.inject(x)
