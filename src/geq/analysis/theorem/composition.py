@@ -103,7 +103,7 @@ class Composition:
             return state + 0.5 * self.drift(state.squeeze(0)).unsqueeze(0) / len(self.units)
 
         solution = fixed_point(
-            mapping, z.unsqueeze(0), Anderson(), tol=tol, max_steps=20_000, on_failure="ignore"
+            mapping, z.unsqueeze(0), Anderson(), tol=tol, max_steps=500, on_failure="ignore"
         )
         assert isinstance(solution.value, Tensor)
         found = solution.value.squeeze(0)

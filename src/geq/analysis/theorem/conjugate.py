@@ -69,7 +69,7 @@ def conjugate(
         residual, before = y - unit(v), norm
         norm = residual.norm().item()
         step *= 8
-    if norm > OUTSIDE * magnitude:
+    if norm > max(OUTSIDE, tol) * magnitude:
         return Conjugate(math.inf, v, norm, math.inf)
     value = (y @ v).item() - unit.potential(v)
     return Conjugate(value, v, norm, _upper_bound(unit, y, v, residual) - value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from jaxtyping import Float
@@ -35,7 +36,7 @@ class Unit:
     """
 
     weight: Float[Tensor, "features state"]
-    bias: Float[Tensor, " features"]
+    bias: Float[Tensor, " entries"]
     activation: Penalty
     scale: float = 1.0
 
@@ -70,7 +71,7 @@ class Unit:
         slope = self.activation.slope((self.weight @ z + self.bias).unsqueeze(0)).squeeze(0)
         return self.weight.T @ (slope.unsqueeze(1) * self.weight) / self.scale
 
-    @property
+    @cached_property
     def rate(self) -> float:
         """‖W‖²/μ, a Lipschitz constant of f."""
         return torch.linalg.matrix_norm(self.weight, 2).square().item() / self.scale
@@ -107,29 +108,43 @@ class Unit:
         It minimises ½‖v‖² + factor·ψ(v) − ⟨v, target⟩, which is strongly convex for factor·‖W‖²/μ > −1. Every
         resolvent and every proximal step of the conjugate is such an equation.
         """
+        here = _Trial(self, factor, target, start)
         identity = torch.eye(len(target), dtype=target.dtype)
-        # What rounding leaves of v + factor·f(v) − target, in terms of its three parts.
-        v, lipschitz = start, 1 + abs(factor) * self.rate
-
-        def value(v: Tensor) -> float:
-            return 0.5 * (v @ v).item() + factor * self.potential(v) - (v @ target).item()
-
+        reference = 1.0
         for _ in range(max_steps):
-            gradient = v + factor * self(v) - target
-            size = gradient.norm().item()
-            reference = (target.norm() + v.norm() * lipschitz).item() + abs(factor) * self.bias.norm().item()
-            if size <= tol * (1 + reference):
-                return v
-            step = torch.linalg.solve(identity + factor * self.jacobian(v), gradient)
-            slope, here, length = (gradient @ step).item(), value(v), 1.0
-            # Below the resolution of the value the full step is the best one.
-            resolution = 1e-14 * (1 + abs(here))
-            while value(v - length * step) > here - 1e-4 * length * slope + resolution and length > 1e-10:
+            # What rounding leaves of v + factor·f(v) − target, in terms of its parts.
+            reference = 1 + (target.norm() + here.v.norm() * (1 + abs(factor) * self.rate)).item()
+            reference += abs(factor) * self.bias.norm().item()
+            if here.size <= tol * reference:
+                return here.v
+            step = torch.linalg.solve(identity + factor * self.jacobian(here.v), here.gradient)
+            slope, length = (here.gradient @ step).item(), 1.0
+            there = _Trial(self, factor, target, here.v - step)
+            # The values cannot resolve the last digits of the gradient, so a shorter gradient will do as well.
+            while there.value > here.value - 1e-4 * length * slope and there.size > 0.9 * here.size:
                 length /= 2
-            if torch.equal(v - length * step, v):
-                return v
-            v = v - length * step
+                if length < 1e-8:
+                    break
+                there = _Trial(self, factor, target, here.v - length * step)
+            if length < 1e-8:
+                break
+            here = there
+        if here.size <= 1e-8 * reference:
+            return here.v
         raise ConvergenceError(
-            f"Newton's method did not reach {tol:.1g} in {max_steps} steps: the residual is {size:.3g} of "
+            f"Newton's method did not reach {tol:.1g} in {max_steps} steps: the residual is {here.size:.3g} of "
             f"{reference:.3g}; the weight may be badly conditioned"
         )
+
+
+class _Trial:
+    """A point of the search: the value ½‖v‖² + factor·ψ(v) − ⟨v, target⟩ and its gradient."""
+
+    def __init__(self, unit: Unit, factor: float, target: Tensor, v: Tensor) -> None:
+        features = (unit.weight @ v + unit.bias).unsqueeze(0)
+        factor = factor / unit.scale
+        self.v = v
+        self.gradient = v - target + factor * (unit.activation.prox(features).squeeze(0) @ unit.weight)
+        self.size = self.gradient.norm().item()
+        potential = factor * unit.activation.primitive(features).sum()
+        self.value = (0.5 * v @ v + potential - v @ target).item()
