@@ -24,6 +24,16 @@ def test_exemptions_of_geq() -> None:
     assert {"stem.0.weight", "head.weight"} <= decayed
 
 
+def test_exemptions_of_a_deep_equilibrium() -> None:
+    model = create_model("opteq_camvid_small", channels=(4, 6), learn_alpha=True)
+    exempt = exempt_parameters(model)
+    decayed = {name for name, _ in model.named_parameters()} - exempt
+    for layer in ("equilibrium.cell.layers.0", "equilibrium.cell.layers.1"):
+        assert {f"{layer}.W.raw_weight", f"{layer}.raw_alpha"} <= exempt
+        assert f"{layer}.U.linear.raw_weight" in decayed
+    assert "classifier.weight" in decayed
+
+
 def test_each_parameter_is_in_one_group() -> None:
     model = create_model("geq_tiny")
     frozen = model.head.weight

@@ -139,13 +139,30 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch, steps: set[int]) -> None:
     monkeypatch.setattr(fit, "Interrupt", Impatient)
 
 
+OPTEQ = {
+    "model": "opteq_camvid_small",
+    "override": ("stem_channels=[6,8]", "channels=[6,8]", "head_channels=8"),
+}
 CHANGES: list[dict[str, Any]] = [
     {"validation": "official", "early_stop": 2, "ema": 0.5},
     {"workers": 1, "label_smoothing": 0.1},
+    OPTEQ,
 ]
 
 
-@pytest.mark.parametrize("changes", CHANGES, ids=["best", "workers"])
+def test_the_solver_of_deep_opteq_is_measured(scenes: Scenes) -> None:
+    outcome = finished(train(scenes(**OPTEQ, epochs=1, inference="sliding", window=(12, 16), picture=True)))
+    record = outcome.history[0]
+    assert 1 < record["solver_steps"] < 50
+    assert 0 < record["solver_residual"] <= 1e-3
+    assert (
+        record["solver_unconverged"] == record["test_unconverged"] == outcome.final["test_unconverged"] == 0
+    )
+    assert outcome.final["test_steps"] == pytest.approx(record["test_steps"])
+    assert outcome.folder.picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("changes", CHANGES, ids=["best", "workers", "opteq"])
 def test_resuming_after_ctrl_c_changes_nothing(
     changes: dict[str, Any], scenes: Scenes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,3 +258,29 @@ def test_void_pixels_count_for_nothing(scenes: Scenes) -> None:
     assert measures.matrix().sum(1).nonzero()[:, 0].tolist() == sorted([SKY, ROAD, CAR])
     perfect = torch.nn.functional.one_hot(labels.clamp(max=10), 11).movedim(-1, 1).float()
     assert task.share_correct(perfect, labels) == 1
+
+
+@pytest.mark.data
+@pytest.mark.slow
+@pytest.mark.skipif(not os.environ.get("GEQ_DATA"), reason="GEQ_DATA is not set: needs the real CamVid")
+@pytest.mark.parametrize("changes", [FCN, OPTEQ], ids=["fcn", "opteq"])
+def test_real_camvid(changes: dict[str, Any], tmp_path: Path) -> None:
+    """A few steps on real images teach where the sky and the road are."""
+    options = TrainOptions(
+        **changes,
+        data="camvid",
+        validation="official",
+        train_size=64,
+        batch_size=4,
+        epochs=2,
+        learning_rate=0.1,
+        warmup_epochs=0.0,
+        picture=False,
+        threads=1,
+        runs=str(tmp_path),
+    )
+    outcome = finished(train(options))
+    assert outcome.folder.data().shape == (3, 180, 240)
+    assert outcome.final["test_images"] == 233
+    assert outcome.final["test_aacc"] > 35
+    assert outcome.final["test_class_iou"]["road"] > 30

@@ -97,7 +97,7 @@ register(
             num_classes=11,
             stem_channels=(16, 32),
             stem_strides=(2, 2),
-            channels=(32, 48, 48, 48),
+            channels=(32, 56, 58, 60),
             strides=(1, 2, 2, 1),
         ),
         "laptop size of fcn_cityscapes",

@@ -17,6 +17,7 @@ from geq.model.config import NetworkConfig, override
 from geq.model.network import Network
 
 FAMILIES: dict[str, tuple[str, ...]] = {
+    "deep_segmenter": ("opteq_camvid", "opteq_cityscapes"),
     "dnn": ("dnn_",),
     "fcn": ("fcn_",),
     "geq": ("geq_",),

@@ -4,7 +4,7 @@ Decay belongs on weights whose size means something by itself. It does not on
 
 * norm parameters, biases and every other parameter of one axis or none: they scale or shift;
 * θ of the γ rules: decay would pull γ to softplus(0)/m, a value of no meaning;
-* W_h of the patch kernel (``raw_projection``) and the feedback operator W: both are bounded by a rule
+* W_h of the patch kernel (``raw_projection``) and the feedback operators W, W_l: all are bounded by a rule
   already, and decay below the bound starves the feedback until the equilibrium hardly depends on its state.
 """
 
@@ -14,6 +14,7 @@ from typing import Any
 
 from torch import nn
 
+from geq.cell import UnitLayer
 from geq.problem import GammaRule, HiddenProblem, PatchGaussian
 
 NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.LocalResponseNorm)
@@ -32,7 +33,7 @@ def exempt_parameters(model: nn.Module) -> set[str]:
             exempt |= {prefix + name for name, _ in module.named_parameters()}
         if isinstance(module, PatchGaussian):
             exempt.add(f"{prefix}raw_projection")
-        if isinstance(module, HiddenProblem):
+        if isinstance(module, (HiddenProblem, UnitLayer)):
             exempt |= {f"{prefix}W.{name}" for name, _ in module.W.named_parameters()}
     return exempt
 
