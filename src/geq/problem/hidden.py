@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from geq.error import CheckedOptions, InputError, OptionError
 from geq.problem.certificate import WellPosedness
-from geq.problem.operator import LinearMap, Operator
+from geq.problem.enclosure import QUICK, Enclosure, PatchRoot, convolution_enclosure
+from geq.problem.operator import Conv2d, LinearMap, Operator
 from geq.problem.patch import PatchGaussian
 from geq.problem.penalty import NonNegative, Penalty, per_sample
 from geq.problem.similarity import BoundRadial, BoundSimilarity, Similarity, derivative
@@ -147,13 +148,24 @@ class HiddenProblem(nn.Module, metaclass=CheckedOptions):
         return c.similarity.attention(c.W(z))
 
     @torch.no_grad()
+    def feedback_enclosure(self, budget: float = QUICK) -> Enclosure:
+        """Bounds of the norm that the certificate rests on: ‖W‖, for patches ‖W_hᵀW‖ taken jointly.
+
+        Args:
+            budget: multiply-adds that the proof may take; see :mod:`geq.problem.enclosure`.
+        """
+        W, similarity = self.W, self.similarity
+        if not isinstance(similarity, PatchGaussian) or not isinstance(W, Conv2d):
+            return W.norm_enclosure(budget)
+        root = PatchRoot.of(similarity.projection, similarity.patch, similarity.channel_split)
+        return convolution_enclosure(W.weight, *W.grid, W.padding, root, budget)
+
+    @torch.no_grad()
     def well_posedness(self) -> WellPosedness:
         """
         What the norm of the feedback proves about this problem (for convolutions: at the size of the last map
         seen).
         """
-        norm = float(self.W.norm_upper_bound())
-        if isinstance(self.similarity, PatchGaussian):
-            norm *= float(torch.linalg.matrix_norm(self.similarity.projection, 2))
+        norm = self.feedback_enclosure().upper
         bounds = self.similarity.curvature(norm)
         return WellPosedness(norm) if bounds is None else WellPosedness(norm, *bounds)

@@ -7,8 +7,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from geq.problem.enclosure import ROUNDING, wrapped
 from geq.problem.norm import NormRule
-from geq.problem.operator import Conv2d, Operator, wrapped
+from geq.problem.operator import Conv2d, Operator
 
 
 class Separable2d(Conv2d):
@@ -104,4 +105,4 @@ class Separable2d(Conv2d):
         weight = self.bind(self.raw_weight.new_empty(1, 1, *self._grid)).weight
         pointwise, depthwise = self.parts(weight.to(torch.promote_types(weight.dtype, torch.float32)))
         symbol = torch.fft.rfft2(wrapped(depthwise, height, width))
-        return torch.linalg.matrix_norm(pointwise[:, :, 0, 0], 2) * symbol.abs().max()
+        return (1 + ROUNDING) * torch.linalg.matrix_norm(pointwise[:, :, 0, 0], 2) * symbol.abs().max()
