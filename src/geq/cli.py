@@ -17,6 +17,7 @@ COMMANDS: dict[str, str] = {
     "runs": "list the runs",
     "compare": "show in what runs differ, and what came of it",
     "tune": "search γ rule, patch, split and learning rate",
+    "tradeoff": "unrolled iterations against the implicit gradient: accuracy, time, residual",
     "data": "list, check and fetch datasets; write corrupted images",
     "bench": "speed and memory against peers, as ratios from one run",
     "models": "list the models: size, cost, input, source, what the paper reports",

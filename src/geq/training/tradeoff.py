@@ -1,0 +1,261 @@
+"""Unrolled iterations against the implicit gradient (OptEq, table 8): accuracy, time and residual of each.
+
+A study is a folder with one run per setting and ``tradeoff.jsonl``, a line per measured setting. Called again
+with the same options it goes on where it was: measured settings are read, interrupted runs are resumed.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from geq.error import CheckpointError, OptionError
+from geq.model.differentiation import DifferentiationConfig
+from geq.model.network import Network
+from geq.model.registry import model_spec
+from geq.training.durable import write_durably
+from geq.training.fit import Outcome, resume, train
+from geq.training.ingredient import evaluation_loader, open_split
+from geq.training.option import TrainOptions, demand
+from geq.training.run import CONFIG, RunFolder
+from geq.training.thread import limited_threads
+from geq.training.tolerance import measured_failures
+
+TIMED_IMAGES, REPEATS = 500, 3
+"""Images on which times are taken (the best of so many passes), and the residual."""
+
+
+@dataclass(frozen=True)
+class TradeoffOptions:
+    """trade-off
+
+    Args:
+        unrolled: numbers K of iterations to train through.
+        thresholds: relative residuals at which the implicit gradient takes the fixed point as solved; the
+            adjoint system has the same.
+        study: name of the folder below --runs; the default is tradeoff-MODEL-DATA. An existing one goes on.
+    """
+
+    unrolled: tuple[int, ...] = (5, 10, 20, 40)
+    thresholds: tuple[float, ...] = (1e-3, 1e-2)
+    study: str | None = None
+
+    def __post_init__(self) -> None:
+        demand(
+            all(k >= 1 for k in self.unrolled), "unrolled must be at least 1 iteration each", self.unrolled
+        )
+        demand(all(0 < t < 1 for t in self.thresholds), "thresholds must be in (0, 1)", self.thresholds)
+        demand(bool(self.unrolled or self.thresholds), "there must be something to compare", self)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One way to train."""
+
+    label: str
+    name: str
+    gradient: str
+    steps: int | None = None
+    threshold: float | None = None
+
+    def applied(self, options: TrainOptions, folder: Path) -> TrainOptions:
+        tolerance = (
+            () if self.threshold is None else (f"tol={self.threshold}", f"gradient_tol={self.threshold}")
+        )
+        changes: dict[str, Any] = {"gradient": self.gradient, "steps": self.steps}
+        overridden = (*options.override, *tolerance)
+        return replace(options, **changes, override=overridden, name=self.name, runs=str(folder))
+
+
+@dataclass(frozen=True)
+class Row:
+    """What came of one setting: a line of the table.
+
+    Args:
+        label: of the setting.
+        accuracy: on the test images, in %.
+        inference: milliseconds of a forward pass for one image.
+        back_propagation: milliseconds of a backward pass for one image, after its forward pass.
+        residual: ‖T(z) − z‖/‖T(z)‖, mean over test images and equilibria.
+        evaluations: of T in a forward pass, mean over the same.
+        training: seconds.
+    """
+
+    label: str
+    accuracy: float
+    inference: float
+    back_propagation: float
+    residual: float
+    evaluations: float
+    training: float
+
+
+def settings(chosen: TradeoffOptions) -> list[Setting]:
+    """
+    >>> [setting.label for setting in settings(TradeoffOptions(unrolled=(5,), thresholds=(0.01,)))]
+    ['unrolled, K = 5', 'IFT, threshold 0.01']
+    """
+    unrolled = [Setting(f"unrolled, K = {k}", f"unrolled-{k}", "unrolled", steps=k) for k in chosen.unrolled]
+    implicit = [
+        Setting(f"IFT, threshold {t:g}", f"implicit-{t:g}", "implicit", threshold=t)
+        for t in chosen.thresholds
+    ]
+    return [*unrolled, *implicit]
+
+
+@dataclass(frozen=True)
+class Tradeoff:
+    """A study: what is compared, on what, and where it is kept."""
+
+    chosen: TradeoffOptions
+    base: TrainOptions
+
+    def __post_init__(self) -> None:
+        config = model_spec(self.base.model).config
+        if not isinstance(config, DifferentiationConfig):
+            raise OptionError(
+                "the trade-off needs a network that can be differentiated in several ways, such as "
+                f"deep_opteq_tiny: got {self.base.model}"
+            )
+        if self.base.differentiation() or self.base.name is not None:
+            raise OptionError(
+                "the trade-off sets gradient, steps and name of its runs itself, and trains without a "
+                "regulariser: leave them out (--study names the folder)"
+            )
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.base.runs) / (self.chosen.study or f"tradeoff-{self.base.model}-{self.base.data}")
+
+    @property
+    def record(self) -> Path:
+        return self.folder / "tradeoff.jsonl"
+
+    @property
+    def picture(self) -> Path:
+        return self.folder / "tradeoff.png"
+
+    def rows(self) -> dict[str, Row]:
+        """The settings that are measured already."""
+        if not self.record.exists():
+            return {}
+        try:
+            lines = [json.loads(line) for line in self.record.read_text().splitlines()]
+            return {line["label"]: Row(**line) for line in lines}
+        except (ValueError, TypeError, KeyError) as problem:
+            raise CheckpointError(
+                f"{self.record} cannot be read ({problem}): delete it; the runs beside it are kept"
+            ) from problem
+
+    def continue_until_done(self, report: Callable[[Setting], None], console: Any = None) -> list[Row]:
+        """Train and measure what is missing; ``report`` is told before each."""
+        wanted = settings(self.chosen)
+        for setting in wanted:
+            self._refuse_other_options(setting)
+        for setting in wanted:
+            found = self.rows()
+            if setting.label not in found:
+                report(setting)
+                found[setting.label] = self._measured(self._trained(setting, console), setting)
+                lines = "".join(json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in found.values())
+                write_durably(self.record, lines.encode())
+        found = self.rows()
+        return [found[setting.label] for setting in wanted]
+
+    def _refuse_other_options(self, setting: Setting) -> None:
+        """Rows of different trainings would stand in one table."""
+        if not (self.folder / setting.name / CONFIG).exists():
+            return
+        before = RunFolder.find(self.folder / setting.name).options().as_mapping()
+        now = setting.applied(self.base, self.folder).as_mapping()
+        changed = [name for name, value in now.items() if before[name] != value and name != "runs"]
+        if changed:
+            raise OptionError(
+                f"{self.folder} holds runs with other options ({', '.join(changed)}): give the same ones to "
+                "go on, or another --study"
+            )
+
+    def _trained(self, setting: Setting, console: Any) -> Outcome:
+        path = self.folder / setting.name
+        if (path / CONFIG).exists():
+            outcome = resume(RunFolder.find(path), console)
+        else:
+            outcome = train(setting.applied(self.base, self.folder), console)
+        if outcome is None:
+            raise OptionError("the trade-off is measured on one device: got --devices × --num_nodes above 1")
+        return outcome
+
+    def _measured(self, outcome: Outcome, setting: Setting) -> Row:
+        model = Network.from_pretrained(outcome.folder.model)
+        test = open_split(self.base, "test")
+        loader = evaluation_loader(test, batch_size=self.base.batch_size)
+        with limited_threads(self.base, model), measured_failures(model):
+            batches = list(first_images(loader, TIMED_IMAGES))
+            images = sum(len(labels) for _, labels in batches)
+            times = [
+                (timed_inference(model, batches), timed_backward(model, batches)) for _ in range(REPEATS)
+            ]
+            residual, evaluations = solved(model, batches)
+        forward, backward = (1000 * min(column) / images for column in zip(*times, strict=True))
+        return Row(
+            label=setting.label,
+            accuracy=outcome.final["test_accuracy"],
+            inference=forward,
+            back_propagation=backward,
+            residual=residual,
+            evaluations=evaluations,
+            training=outcome.final["seconds"],
+        )
+
+
+Batch = tuple[Tensor, Tensor]
+
+
+def first_images(batches: Any, number: int) -> Iterator[Batch]:
+    """Batches until ``number`` images are there."""
+    seen = 0
+    for images, labels in batches:
+        yield images, labels
+        seen += len(labels)
+        if seen >= number:
+            return
+
+
+@torch.no_grad()
+def timed_inference(model: Network, batches: list[Batch]) -> float:
+    begin = time.perf_counter()
+    for images, _ in batches:
+        model(images)
+    return time.perf_counter() - begin
+
+
+def timed_backward(model: Network, batches: list[Batch]) -> float:
+    total = 0.0
+    for images, labels in batches:
+        loss = functional.cross_entropy(model(images), labels)
+        begin = time.perf_counter()
+        loss.backward()
+        total += time.perf_counter() - begin
+        model.zero_grad()
+    return total
+
+
+@torch.no_grad()
+def solved(model: Network, batches: list[Batch]) -> tuple[float, float]:
+    """Mean residual, and mean evaluations of the maps."""
+    residuals, steps = [], []
+    for images, _ in batches:
+        model(images)
+        for layer in model.equilibria().values():
+            assert layer.last_solution is not None
+            residuals.append(layer.last_solution.residual.double())
+            steps.append(layer.last_solution.steps.double())
+    return float(torch.cat(residuals).mean()), float(torch.cat(steps).mean())
