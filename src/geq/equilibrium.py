@@ -176,6 +176,7 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
         solution = fixed_point(
             features or fn, start, solver, tol=tol, max_steps=max_steps, on_failure=on_failure, trace=trace
         )
+        solution = self._counted(solution)
         self._remember(solution)
         if features is not None:
             assert isinstance(solution.value, Tensor)
@@ -193,7 +194,8 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
         if isinstance(self.gradient, Unrolled):
             z = self.gradient.iterate(fn, fn.start(z0))
             with torch.no_grad():
-                self._remember(fixed_point(fn, z, Picard(), tol=self.tol, max_steps=1, on_failure="ignore"))
+                end = fixed_point(fn, z, Picard(), tol=self.tol, max_steps=1, on_failure="ignore")
+                self._remember(self._counted(end))
             return z
         with torch.no_grad():
             value = self._find(fn, z0).value
@@ -204,6 +206,12 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
             lambda rows: packing.pack(fn(packing.unpack(rows))), packing.pack(value), self._remember_adjoint
         )
         return packing.unpack(attached)
+
+    def _counted(self, solution: Solution) -> Solution:
+        """The solution with the steps of an unrolled layer, of whose end alone the residual was taken."""
+        if not isinstance(self.gradient, Unrolled):
+            return solution
+        return replace(solution, steps=torch.full_like(solution.steps, self.gradient.steps))
 
     def _remember(self, solution: Solution) -> None:
         self.last_solution = replace(solution, value=solution.residual.new_empty(0))

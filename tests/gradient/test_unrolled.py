@@ -22,7 +22,9 @@ def test_layer_is_its_iterations(damping: float) -> None:
     torch.testing.assert_close(layer.eval()(x), z)
     with torch.no_grad():
         torch.testing.assert_close(layer(x), z)
-    torch.testing.assert_close(layer.solve(x).value, z.detach())
+    solution = layer.solve(x)
+    torch.testing.assert_close(solution.value, z.detach())
+    assert solution.steps.tolist() == [3, 3, 3]
 
 
 def test_residual_at_the_end_is_known() -> None:
@@ -31,6 +33,7 @@ def test_residual_at_the_end_is_known() -> None:
     z = layer(x).detach()
     assert layer.last_solution is not None
     assert not layer.last_solution.converged.any()
+    assert layer.last_solution.steps.tolist() == [2, 2, 2]
     image = layer.cell(z, layer.cell.inject(x)).detach()
     torch.testing.assert_close(layer.last_solution.residual, (image - z).norm(dim=1) / image.norm(dim=1))
 
