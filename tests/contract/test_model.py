@@ -21,7 +21,7 @@ from geq.model.segmenter import Segmenter
 
 NAMES = list_models()
 TINY = [name for name in NAMES if "_tiny" in name]
-SMALL = [name for name in NAMES if "_small" in name and "_200k" not in name]
+SMALL = [name for name in NAMES if "_small" in name and "_200k" not in name and "imagenet" not in name]
 LARGE = [name for name in NAMES if name not in TINY + SMALL]
 
 

@@ -32,11 +32,18 @@ EXACT = {
     "node_cifar_172k": (3 * 125 + 125) + (125 * 125 * 9 + 125) + (125 * 3 + 3) + (3072 * 10 + 10),
     "node_augmented_cifar_172k": (13 * 64 + 64) + (64 * 64 * 9 + 64) + (64 * 13 + 13) + (13 * 1024 * 10 + 10),
 }
+ROUNDED = {
+    # OptEq tables 4 and 6: to the digits that are printed
+    "opteq_cifar_1m4": (1.4e6, 1e5),
+    "dnn_cifar_1m4": (1.4e6, 1e5),
+    "opteq_imagenet_small": (18e6, 1e6),
+    "opteq_imagenet_middle": (40e6, 1e6),
+}
 NAMED_SIZE = re.compile(r"_(?P<number>\d+)(?P<unit>[mk])(_|$)")
 MATCHED = {"_small_200k": (200e3, 0.05), "_small": (50e3, 0.05), "_tiny": (20e3, 0.10)}
-SIZED = re.compile(r"[a-z]+(?P<label>_small_200k|_small|_tiny)")
+SIZED = re.compile(r"(deep_)?[a-z]+(?P<label>_small_200k|_small|_tiny)")
 """Family and size at the start of a name: these are compared with each other."""
-SPECIAL = ("wide_resnet", "fcn_", "opteq_camvid", "opteq_cityscapes")
+SPECIAL = ("wide_resnet", "fcn_", "opteq_camvid", "opteq_cityscapes", "opteq_cifar", "opteq_imagenet")
 """Prefixes without models of those sizes."""
 
 
@@ -48,6 +55,12 @@ def parameters(name: str) -> int:
 @pytest.mark.parametrize("name", EXACT)
 def test_exact_counts(name: str) -> None:
     assert parameters(name) == EXACT[name]
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_rounded_counts(name: str) -> None:
+    printed, digit = ROUNDED[name]
+    assert round(parameters(name) / digit) == round(printed / digit)
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,18 @@ register(
         "CIFAR-10 82.7",
     ),
     ModelSpec(
+        "dnn_cifar_162k",
+        DNN,
+        DNNConfig(CIFAR, extractor=16, channels=(16, 32, 64, 72, 87), strides=(1, 1, 2, 2, 1)),
+        "OptEq eq. (1), in the size of table 4",
+    ),
+    ModelSpec(
+        "dnn_cifar_1m4",
+        DNN,
+        DNNConfig(CIFAR, extractor=32, channels=(48, 96, 192, 256, 224), strides=(1, 1, 2, 2, 1)),
+        "OptEq eq. (1), in the size of table 4",
+    ),
+    ModelSpec(
         "dnn_tiny", DNN, DNNConfig(DIGITS, extractor=12, channels=(16, 26, 32), strides=(1, 1, 2)), _SOURCE
     ),
     ModelSpec(

@@ -17,6 +17,7 @@ from geq.model.config import NetworkConfig, override
 from geq.model.network import Network
 
 FAMILIES: dict[str, tuple[str, ...]] = {
+    "deep_opteq": ("deep_opteq_", "opteq_cifar"),
     "deep_segmenter": ("opteq_camvid", "opteq_cityscapes"),
     "dnn": ("dnn_",),
     "fcn": ("fcn_",),
@@ -26,6 +27,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "mon": ("mon_",),
     "node": ("node_",),
     "opteq": ("opteq_", "mopteq_"),
+    "opteq_imagenet": ("opteq_imagenet",),
     "resnet": ("resnet", "wide_resnet"),
 }
 """File below ``geq/model/`` -> the prefixes of the names of its models."""
