@@ -166,15 +166,17 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
         features = self._features(fn)
         if isinstance(self.gradient, Unrolled):
             # An unrolled layer is its iterations: it ends after them, wherever that is.
-            start = self.gradient.iterate(fn, fn.start(z0))
             solver, max_steps, on_failure = Picard(), 1, "ignore"
         elif features is not None:
-            assert z0 is None or isinstance(z0, Tensor)
-            start, tol = features.start(z0), tol * features.tolerance_factor
-        else:
-            start = fn.start(z0)
+            tol = tol * features.tolerance_factor
         solution = fixed_point(
-            features or fn, start, solver, tol=tol, max_steps=max_steps, on_failure=on_failure, trace=trace
+            features or fn,
+            self._start(fn, features, z0),  # not kept here, so that the solve can let go of it
+            solver,
+            tol=tol,
+            max_steps=max_steps,
+            on_failure=on_failure,
+            trace=trace,
         )
         solution = self._counted(solution)
         self._remember(solution)
@@ -182,6 +184,14 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
             assert isinstance(solution.value, Tensor)
             solution = replace(solution, value=features.state(solution.value))
         return solution
+
+    def _start(self, fn: StationaryMap, features: FeatureMap | None, z0: State | None) -> State:
+        if isinstance(self.gradient, Unrolled):
+            return self.gradient.iterate(fn, fn.start(z0))
+        if features is None:
+            return fn.start(z0)
+        assert z0 is None or isinstance(z0, Tensor)
+        return features.start(z0)
 
     def _features(self, fn: StationaryMap) -> FeatureMap | None:
         """The smaller equation in Wz, where the map has one and the solver can take it."""

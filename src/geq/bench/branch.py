@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from geq.bench.case import Skip
 from geq.bench.literal import LiteralMap
 from geq.equilibrium import Equilibrium
-from geq.gradient import Gradient, Implicit
+from geq.gradient import Gradient
+from geq.layer.equilibrium2d import GAUSSIAN_GRADIENT
 from geq.problem import Conv2d, HiddenProblem, PatchGaussian
 from geq.solver import Anderson
 
@@ -24,23 +25,29 @@ BEST_RIDGE = 1e-8
 
 @dataclass(frozen=True)
 class Branch:
-    """One scale: side of the map, mid channels, and the images of a batch."""
+    """One scale: side of the map, mid channels, and the images of a batch.
+
+    By default the layer begins at the injection Ux + b, which costs the same on every side; ``whole`` has the
+    convolution U in it.
+    """
 
     name: str
     side: int
     mid_channels: int
     batch: int
+    whole: bool = False
 
     def layer(self, gradient: Gradient | None = None, tol: float = 1e-3, max_steps: int = 50) -> Equilibrium:
-        """The equilibrium from the injection Ux + b on, which costs the same on every side."""
         torch.manual_seed(0)
-        problem = HiddenProblem(PatchGaussian(), Conv2d(OUT_CHANNELS, self.mid_channels), nn.Identity())
-        return Equilibrium(problem, Anderson(), gradient or Implicit(tol=1e-3), tol, max_steps, "ignore")
+        U = Conv2d(OUT_CHANNELS, self.mid_channels, bias=True) if self.whole else nn.Identity()
+        problem = HiddenProblem(PatchGaussian(), Conv2d(OUT_CHANNELS, self.mid_channels), U)
+        return Equilibrium(problem, Anderson(), gradient or GAUSSIAN_GRADIENT, tol, max_steps, "ignore")
 
     def input(self) -> Tensor:
-        """Ux + b: smooth and normalised maps."""
+        """Smooth and normalised maps."""
         generator = torch.Generator().manual_seed(1)
-        x = torch.randn(self.batch, self.mid_channels, self.side, self.side, generator=generator)
+        channels = OUT_CHANNELS if self.whole else self.mid_channels
+        x = torch.randn(self.batch, channels, self.side, self.side, generator=generator)
         return F.group_norm(F.avg_pool2d(x, 3, 1, 1), 8)
 
     def cotangent(self) -> Tensor:

@@ -10,12 +10,13 @@ from geq.bench.branch import BRANCHES, Branch
 from geq.bench.case import Case, Finding, Setting
 from geq.bench.memory import growth, peak_memory
 from geq.bench.network import networks, small_network, start_up, threads
-from geq.bench.step import equal_evaluations, inference, solver_overhead, to_tolerance
+from geq.bench.step import equal_evaluations, inference, solver_overhead, to_tolerance, whole_layer
 
 OnBranch = Callable[[Branch, Setting], Iterator[Finding]]
 
 PER_BRANCH: tuple[tuple[str, str, OnBranch], ...] = (
     ("step", "training step at equal evaluations, and its convolutions alone", equal_evaluations),
+    ("layer", "training step of the whole layer, with the convolution U", whole_layer),
     ("tolerance", "training step to a tolerance", to_tolerance),
     ("inference", "inference at equal evaluations and to a tolerance", inference),
     ("solver", "Anderson over the bare map", solver_overhead),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from geq.bench.literal import LiteralMap
 from geq.bench.measure import Convolutions, Work, in_turns
 from geq.bench.statistic import Ratio, ratio
 from geq.equilibrium import Equilibrium
-from geq.gradient import Implicit, Phantom
+from geq.gradient import Phantom
 from geq.solver import Anderson, Picard, fixed_point
 
 NEVER = 1e-12
@@ -21,7 +22,9 @@ NEVER = 1e-12
 
 
 def training_step(layer: Equilibrium, branch: Branch) -> Work:
-    x, cotangent = branch.input().requires_grad_(), branch.cotangent()
+    """Forward and backward; maps come in the memory order in which neighbouring layers would have them."""
+    arranged = layer.problem.W.arranged
+    x, cotangent = arranged(branch.input()).requires_grad_(), arranged(branch.cotangent())
     return lambda: backward(layer, layer(x), cotangent)
 
 
@@ -43,7 +46,7 @@ def equal_evaluations(branch: Branch, setting: Setting) -> Iterator[Finding]:
     literal = branch.layer()
     solve = torchdeq_solve(tol=NEVER, max_steps=steps, lam=None)
     phantom = training_step(branch.layer(Phantom(), NEVER, steps), branch)
-    exact = training_step(branch.layer(Implicit(tol=1e-3), NEVER, steps), branch)
+    exact = training_step(branch.layer(None, NEVER, steps), branch)
     exact()  # the first step of a layer also finds the norm of its weight
     with Convolutions() as convolutions:
         exact()
@@ -62,6 +65,20 @@ def equal_evaluations(branch: Branch, setting: Setting) -> Iterator[Finding]:
     yield Finding(f"{label}, exact", ratio(peer, seconds["exact"]), "× torchdeq's speed", at_least=2.5)
     yield Finding(f"{label}, limit", ratio(peer, limit), "× torchdeq's speed")
     yield Finding(f"{label}, exact", ratio(seconds["exact"], limit), "× its convolutions", at_most=1.25)
+
+
+def whole_layer(branch: Branch, setting: Setting) -> Iterator[Finding]:
+    """The same with the convolution U, which no method can save, and at a second number of evaluations."""
+    branch = replace(branch, whole=True)
+    for steps in (evaluations(branch, 1e-3), 10):
+        solve = torchdeq_solve(tol=NEVER, max_steps=steps, lam=None)
+        works = {
+            "literal": literal_step(branch.layer(), branch, solve),
+            "exact": training_step(branch.layer(None, NEVER, steps), branch),
+        }
+        seconds = in_turns(works, setting.repeats)
+        what = f"{branch.name} step with U, {steps} evaluations, exact"
+        yield Finding(what, ratio(seconds["literal"], seconds["exact"]), "× torchdeq's speed")
 
 
 def to_tolerance(branch: Branch, setting: Setting) -> Iterator[Finding]:

@@ -12,12 +12,14 @@ for a bound above 1 its tolerance is tightened by the square.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from geq.problem.hidden import Context, HiddenProblem
 from geq.problem.norm import OperatorNorm
-from geq.problem.penalty import Box, NoPenalty, Penalty
+from geq.problem.penalty import Penalty
 from geq.problem.similarity import BoundRadial, Linear
 
 
@@ -75,7 +77,7 @@ class FeatureMap:
         if self._last is not None and self._last[0].data_ptr() == u.data_ptr() and u.numel():
             return self._last[1]
         self._last = self._image = None  # before the next ones are made, so that both never exist at once
-        z = self.penalty.prox(attraction_at(self.c, u))
+        z = self.penalty.prox_(attraction_at(self.c, u))
         self._last = (u, z)
         return z
 
@@ -94,8 +96,11 @@ class ClosedLinearisation:
     """T at z*, with the Hessian of S and the gradients in every input in closed form.
 
     Nothing is evaluated before backward asks for it, and no graph is kept: of a solve only z* and, where the
-    solver had it, Wz* stay in memory.
+    solver had it, Wz* stay in memory. Its transposed Jacobian is WᵀMWD, with D = prox' and M = ∂m/∂u, so that
+    adjoint systems are solved in the space of the features as well.
     """
+
+    symmetric = True
 
     def __init__(
         self,
@@ -107,7 +112,8 @@ class ClosedLinearisation:
         self.c, self.z, self.penalty = c, z.detach(), problem.penalty
         self.kernel = c.similarity if isinstance(c.similarity, BoundRadial) else None
         self.inputs = (c.W.weight, *(self.kernel.inputs if self.kernel is not None else (c.injection,)))
-        self.slope_is_mask = isinstance(problem.penalty, (Box, NoPenalty))
+        rule = c.W.operator.norm
+        self.gram_norm = rule.bound**2 if isinstance(rule, OperatorNorm) else math.inf
         self._features = features
         self._slope: Tensor | None = None
 
@@ -130,24 +136,36 @@ class ClosedLinearisation:
             self._slope = self.penalty.slope(attraction_at(self.c, self.features))
         return self._slope
 
-    def hessian(self, w: Tensor) -> Tensor:
-        """∇²S·w."""
-        W = self.c.W
-        image = W(w)
-        return W.adjoint(image if self.kernel is None else self.kernel.product(self.features, image))
+    def restrict(self, u: Tensor) -> Tensor:
+        """WDu."""
+        return self.c.W(self.slope * u)
 
-    def transposed_jacobian(self, u: Tensor) -> Tensor:
-        """Jᵀu = ∇²S·D·u."""
-        return self.hessian(self.slope * u)
+    def core(self, q: Tensor) -> Tensor:
+        """M·q, M = ∂m/∂u at Wz*: symmetric, since m is a gradient; the identity for the linear kernel."""
+        return q.clone() if self.kernel is None else self.kernel.product(self.features, q)
 
-    def pull_back(self, u: Tensor) -> tuple[Tensor, ...]:
+    def extend(self, p: Tensor) -> Tensor:
+        """Wᵀp."""
+        return self.c.W.adjoint(p)
+
+    def gram(self, p: Tensor) -> Tensor:
+        """WDWᵀp."""
+        return self.c.W(self.c.W.adjoint(p).mul_(self.slope))
+
+    def right_hand_side(self, g: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
+        """WDg/size, and ‖Dg/size‖² of every sample."""
+        masked = (self.slope * g).div_(size)
+        return self.c.W(masked), torch.linalg.vector_norm(masked, dim=tuple(range(1, g.dim()))).square()
+
+    def pull_back(self, u: Tensor, restricted: Tensor | None) -> tuple[Tensor, ...]:
         """∂T/∂inputᵀ·u for every input."""
         W = self.c.W
-        w = self.slope * u
-        y = W(w)
+        w = u.mul_(self.slope)
+        self._slope = None  # as large as a state; found again should there be a second backward
+        y = W(w) if restricted is None else restricted
         if self.kernel is None:
             # ⟨w, v + WᵀWz⟩ = ⟨w, v⟩ + ⟨Ww, Wz⟩
-            return W.weight_gradient(w, self.features) + W.weight_gradient(self.z, y), w
+            return W.weight_gradient(w, self.features).add_(W.weight_gradient(self.z, y)), w
         # ⟨w, Wᵀm(Wz)⟩ = ⟨Ww, m⟩, and m depends on Wz as it does on −v
         m, gradients = self.kernel.pull_back(self.features, y)
-        return W.weight_gradient(w, m) - W.weight_gradient(self.z, gradients[0]), *gradients
+        return W.weight_gradient(w, m).sub_(W.weight_gradient(self.z, gradients[0])), *gradients

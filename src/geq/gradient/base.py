@@ -19,72 +19,97 @@ from geq.solver.solution import Solution
 
 Map = Callable[[Any], Any]
 Record = Callable[[Solution], None]
+Adjoint = tuple[Tensor, Tensor | None]
 
 
 @runtime_checkable
 class Linearisation(Protocol):
-    """T at z*, as the adjoint methods see it; a map may bring its own by ``linearise(z)``."""
+    """T at z*, as the adjoint methods see it; a map may bring its own by ``linearise(z)``.
+
+    The transposed Jacobian comes in three factors, Jᵀ = ``extend``·``core``·``restrict``, so that u = g + Jᵀu
+    can be solved in the space in the middle, which may be smaller: q = restrict(u) obeys
+    q = restrict(g) + gram(core(q)), gram = restrict·extend, and u = g + extend(core(q)). Where nothing is
+    known of J the middle space is that of the states, and the outer factors are the identity.
+    """
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
         """What T depends on besides z, with its graph."""
 
     @property
-    def slope(self) -> Tensor | None:
-        """The diagonal D where J = D·H with a symmetric H; None where that is not known."""
+    def symmetric(self) -> bool:
+        """Whether ``core`` is symmetric and ``gram`` symmetric and positive semidefinite."""
 
     @property
-    def slope_is_mask(self) -> bool:
-        """Whether every entry of D is 0 or 1, as for a projection."""
+    def gram_norm(self) -> float:
+        """A bound on the norm of ``gram``; infinite where none is known."""
 
-    def transposed_jacobian(self, u: Tensor) -> Tensor:
-        """Jᵀu."""
+    def restrict(self, u: Tensor) -> Tensor:
+        """From the states to the space in the middle."""
 
-    def hessian(self, w: Tensor) -> Tensor:
-        """H·w; only asked for where there is a slope."""
+    def core(self, q: Tensor) -> Tensor:
+        """Within the space in the middle."""
 
-    def pull_back(self, u: Tensor) -> tuple[Tensor, ...]:
-        """∂T/∂inputᵀ·u for every input."""
+    def extend(self, p: Tensor) -> Tensor:
+        """From the space in the middle to the states."""
+
+    def gram(self, p: Tensor) -> Tensor:
+        """restrict(extend(p))."""
+
+    def right_hand_side(self, g: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
+        """restrict(g/size) as a new tensor, and ‖D·g/size‖² of every sample; D is what T reacts to."""
+
+    def pull_back(self, u: Tensor, restricted: Tensor | None) -> tuple[Tensor, ...]:
+        """∂T/∂inputᵀ·u for every input; takes over the memory of u. ``restricted``: restrict(u), if known."""
 
 
 class AutogradLinearisation:
     """T at z* with a graph of one evaluation, for any map; its one input is T itself.
 
-    Where the map can be split into prox and attraction (see :class:`~geq.cell.ProximalMap`) the symmetric
-    structure is used.
+    Where the map can be split into prox and attraction (see :class:`~geq.cell.ProximalMap`), J = D·∂s/∂z with
+    a diagonal 0 ≤ D ≤ 1 and a symmetric ∂s/∂z: ``restrict`` is D and ``core`` is ∂s/∂z. Elsewhere ``core`` is
+    Jᵀ.
     """
 
-    slope_is_mask = False
+    gram_norm = 1.0
 
     def __init__(self, fn: Map, z: Tensor) -> None:
         with torch.enable_grad():
             self.z = z.detach().requires_grad_()
             split = getattr(fn, "split", None)
-            self.attraction: Tensor | None = None
             self.slope: Tensor | None = None
             if split is None:
-                self.image: Tensor = fn(self.z)
+                self.differentiated: Tensor = fn(self.z)
+                self.inputs: tuple[Tensor, ...] = (self.differentiated,)
             else:
-                self.attraction, self.image, self.slope = split(self.z)
-        self.inputs = (self.image,)
+                self.differentiated, image, self.slope = split(self.z)
+                self.inputs = (image,)
+        self.symmetric = split is not None
 
-    def pull_back(self, u: Tensor) -> tuple[Tensor, ...]:
+    def restrict(self, u: Tensor) -> Tensor:
+        return u if self.slope is None else self.slope * u
+
+    def core(self, q: Tensor) -> Tensor:
+        if not self.differentiated.requires_grad:
+            return torch.zeros_like(q)  # the map does not depend on the state at all
+        (product,) = torch.autograd.grad(
+            self.differentiated, self.z, q, retain_graph=True, materialize_grads=True
+        )
+        # The derivative of an identity hands on q itself.
+        return product.clone() if product.data_ptr() == q.data_ptr() else product
+
+    def extend(self, p: Tensor) -> Tensor:
+        return p
+
+    def gram(self, p: Tensor) -> Tensor:
+        return self.restrict(p)
+
+    def right_hand_side(self, g: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
+        masked = self.restrict(g) / size
+        return masked, masked.flatten(1).square().sum(1)
+
+    def pull_back(self, u: Tensor, restricted: Tensor | None) -> tuple[Tensor, ...]:
         return (u,)
-
-    def transposed_jacobian(self, u: Tensor) -> Tensor:
-        """Jᵀu."""
-        return self._product(self.image, u)
-
-    def hessian(self, w: Tensor) -> Tensor:
-        """∂s/∂z·w, the symmetric factor of J = D·∂s/∂z."""
-        assert self.attraction is not None
-        return self._product(self.attraction, w)
-
-    def _product(self, output: Tensor, u: Tensor) -> Tensor:
-        if not output.requires_grad:
-            return torch.zeros_like(u)  # the map does not depend on the state at all
-        (product,) = torch.autograd.grad(output, self.z, u, retain_graph=True, materialize_grads=True)
-        return product
 
 
 def refuse_second_derivative() -> None:
@@ -101,7 +126,7 @@ class _Attach(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, z: Tensor, at: Linearisation, adjoint: Callable[[Tensor], Tensor], *inputs: Tensor
+        ctx: Any, z: Tensor, at: Linearisation, adjoint: Callable[[Tensor], Adjoint], *inputs: Tensor
     ) -> Tensor:
         ctx.at, ctx.adjoint = at, adjoint
         ctx.save_for_backward(*inputs)
@@ -113,7 +138,7 @@ class _Attach(torch.autograd.Function):
         _ = ctx.saved_tensors  # torch's own error if a weight was changed in place since the solve
         # As in forward: autocast must not round the products of the adjoint system.
         with torch.autocast(grad.device.type, enabled=False):
-            return None, None, None, *ctx.at.pull_back(ctx.adjoint(grad))
+            return None, None, None, *ctx.at.pull_back(*ctx.adjoint(grad))
 
 
 class Once(torch.autograd.Function):
@@ -133,8 +158,10 @@ class Once(torch.autograd.Function):
 class Gradient(metaclass=CheckedOptions):
     """Base class. Subclasses that follow the scheme above give :meth:`adjoint`."""
 
-    def adjoint(self, at: Linearisation, grad: Tensor, record: Record | None) -> Tensor:
-        """u, or an approximation, from g; ``record`` takes the statistics of an iterative method."""
+    def adjoint(self, at: Linearisation, grad: Tensor, record: Record | None) -> Adjoint:
+        """u from g, or an approximation, as a new tensor, and ``at.restrict(u)`` where that is known;
+        ``record`` takes the statistics of an iterative method.
+        """
         raise NotImplementedError
 
     def attach(self, fn: Map, z: Tensor, record: Record | None = None) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -11,20 +12,41 @@ from torch import Tensor
 from geq.solver.solution import Solution, Status
 from geq.solver.state import Packing
 
+Product = Callable[[Tensor], Tensor]
+
 
 def conjugate_gradient(
-    product: Callable[[Tensor], Tensor], target: Float[Tensor, "batch *state"], tol: float, max_steps: int
+    gram: Product,
+    core: Product,
+    target: Float[Tensor, "batch *state"],
+    squared_norm: Float[Tensor, " batch"],
+    tol: float,
+    max_steps: int,
+    gram_norm: float = math.inf,
 ) -> tuple[Solution, Bool[Tensor, " batch"]]:
-    """Solve A y = target for a symmetric positive definite A, each sample on its own.
+    """Solve q = target + K·M·q for a symmetric M = ``core`` and a symmetric K = ``gram`` ≥ 0.
 
-    Stops a sample when ‖Ay − target‖ ≤ tol·‖target‖, or when it meets a direction of curvature pᵀAp ≤ 0,
-    which a positive definite A does not have.
+    In p with q = target + Kp the equation reads (I − MK)p = M·target, and I − MK is symmetric in the inner
+    product ⟨a, Kb⟩: conjugate gradients in it need one product with K and one with M per step, and the
+    product Kp comes along by the recurrence of p. For K = BBᵀ they take exactly the steps of conjugate
+    gradients on (I − BᵀMB)y = g started at y = g, where target = Bg, but on vectors of q's size.
+
+    Stops a sample when its residual r, in that norm, has ⟨r, Kr⟩ ≤ tol²·``squared_norm`` (the latter is
+    ‖g‖²), or when it meets a direction of curvature ≤ 0, which a positive definite system does not have.
+    Since ⟨r, Kr⟩ ≤ ‖K‖‖r‖², the last product can often be saved.
+
+    Args:
+        gram, core: the products; they return new tensors.
+        target: right-hand side; its memory is taken over.
+        squared_norm: what the residual is relative to.
+        tol: relative tolerance.
+        max_steps: most products with K.
+        gram_norm: a bound on ‖K‖, where one is known.
 
     Returns:
-        The solution (``steps`` counts products with A), and which samples met non-positive curvature.
+        The solution q (``steps`` counts products with K), and which samples met non-positive curvature.
     """
     packing = Packing.of(target)
-    rows = packing.pack(target)
     precise = torch.promote_types(target.dtype, torch.float32)
     tiny = torch.finfo(precise).tiny
 
@@ -32,35 +54,52 @@ def conjugate_gradient(
         # As a product of matrices: much faster on a CPU than a sum of products.
         return torch.bmm(a.to(precise).unsqueeze(1), b.to(precise).unsqueeze(2)).view(-1)
 
-    # Solved for a target of unit size, since the squares of small gradients would underflow.
-    size = torch.linalg.vector_norm(rows, torch.inf, dim=1, keepdim=True)
-    size = torch.where(size > 0, size, 1.0)
-    residual = rows / size
-    y, direction = torch.zeros_like(residual), residual.clone()
-    square = dot(residual, residual)
-    limit = square * tol**2
-    steps = torch.zeros(target.shape[0], dtype=torch.int64, device=target.device)
-    indefinite = torch.zeros_like(steps, dtype=torch.bool)
-    active = square > limit
-    for _ in range(max_steps if bool(active.any()) else 0):
-        argument = packing.unpack(direction)
+    def applied(product: Product, rows: Tensor) -> Tensor:
+        argument = packing.unpack(rows)
         assert isinstance(argument, Tensor)
-        image = packing.pack(product(argument))
-        curvature = dot(direction, image)
+        return packing.pack(product(argument))
+
+    def column(numbers: Tensor) -> Tensor:
+        return numbers.to(target.dtype).unsqueeze(1)
+
+    q = packing.pack(target)
+    residual = applied(core, q)
+    direction = image = residual  # image is K·direction
+    limit = squared_norm.to(precise) * tol**2
+    square = torch.zeros_like(limit)
+    bound = gram_norm * dot(residual, residual)
+    steps = torch.zeros_like(limit, dtype=torch.int64)
+    indefinite = torch.zeros_like(limit, dtype=torch.bool)
+    active = ~(bound <= limit)
+    for count in range(max_steps if bool(active.any()) else 0):
+        fresh = applied(gram, residual)
         steps += active
+        previous, square = square, torch.where(active, dot(residual, fresh), square)
+        bound = torch.where(active, square, bound)
+        active = active & (square > limit)
+        if count == max_steps - 1 or not bool(active.any()):
+            break
+        if count == 0:
+            direction, image = residual.clone(), fresh
+        else:
+            ratio = column(torch.where(active, square / previous.clamp_min(tiny), 0.0))
+            direction = torch.addcmul(residual, ratio, direction, out=direction)
+            image = torch.addcmul(fresh, ratio, image, out=image)
+        del fresh
+        bent = applied(core, image).sub_(direction)
+        curvature = -dot(image, bent)
         # NaN is not positive either, so a poisoned sample stops here and leaves the others alone.
         indefinite |= active & ~(curvature > 0)
         active = active & ~indefinite
-        length = torch.where(active, square / curvature.clamp_min(tiny), 0.0).to(target.dtype).unsqueeze(1)
-        y.addcmul_(length, direction)
-        residual.addcmul_(length, image, value=-1)
-        previous, square = square, torch.where(active, dot(residual, residual), square)
-        active = active & (square > limit)
+        length = column(torch.where(active, square / curvature.clamp_min(tiny), 0.0))
+        q.addcmul_(length, image)
+        residual.addcmul_(length, bent)
+        del bent
+        bound = torch.where(active, gram_norm * dot(residual, residual), bound)
+        active = active & ~(bound <= limit)
         if not bool(active.any()):
             break
-        ratio = (square / previous.clamp_min(tiny)).to(target.dtype).unsqueeze(1)
-        torch.addcmul(residual, ratio, direction, out=direction)
-    relative = (square / (limit / tol**2).clamp_min(tiny)).sqrt()
-    converged = (square <= limit) & ~indefinite
+    relative = (bound.clamp_min(0) / squared_norm.to(precise).clamp_min(tiny)).sqrt()
+    converged = (bound <= limit) & ~indefinite
     status = Status.CONVERGED if bool(converged.all()) else Status.MAX_STEPS
-    return Solution(packing.unpack(y.mul_(size)), relative, converged, steps, status), indefinite
+    return Solution(packing.unpack(q), relative, converged, steps, status), indefinite

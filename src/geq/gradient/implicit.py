@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from geq.error import ConvergenceError, ConvergenceWarning, OptionError, unknown_name
-from geq.gradient.base import Gradient, Linearisation, Record
+from geq.gradient.base import Adjoint, Gradient, Linearisation, Record
 from geq.gradient.conjugate import conjugate_gradient
 from geq.solver import Anderson, Solution, Solver, Status, fixed_point
 
@@ -22,8 +22,9 @@ class Implicit(Gradient):
     For the map of a hidden problem J = D·H with the diagonal D = prox' and the Hessian H of S, so that with u
     = D^{−½}y the system reads (I − D^{½}HD^{½})y = D^{½}g: symmetric, and positive definite where the
     objective is strongly convex around z*. Conjugate gradients then need about half of the products of a
-    general method. Samples that meet non-positive curvature, and maps without that structure, are solved as
-    the fixed point u = g + Jᵀu.
+    general method; for a kernel on features they run in the space of the features (see
+    :func:`~geq.gradient.conjugate.conjugate_gradient`). Samples that meet non-positive curvature, and maps
+    without that structure, are solved as a fixed point.
 
     Args:
         tol: relative tolerance of the adjoint system, independent of the forward one (single precision limits
@@ -47,58 +48,52 @@ class Implicit(Gradient):
         if self.on_failure not in ("raise", "warn", "ignore"):
             raise unknown_name("value of on_failure", self.on_failure, ("raise", "warn", "ignore"))
 
-    def adjoint(self, at: Linearisation, grad: Tensor, record: Record | None) -> Tensor:
-        # One pass to see that all is well; a sum that overflows is looked at more closely, as NaN is.
-        poisoned = not bool(torch.isfinite(grad.sum()))
-        if poisoned:
-            finite = torch.isfinite(grad).flatten(1).all(1).view(-1, *[1] * (grad.dim() - 1))
-            grad = torch.where(finite, grad, 0.0)
-        if self.solver is None and at.slope is not None:
-            solution = self._symmetric(at, grad)
-        else:
-            solution = self._general(at, grad)
+    def adjoint(self, at: Linearisation, grad: Tensor, record: Record | None) -> Adjoint:
+        axes, column = tuple(range(1, grad.dim())), (-1, *[1] * (grad.dim() - 1))
+        # Solved for a gradient of unit size, since the squares of small ones would underflow.
+        size = torch.linalg.vector_norm(grad, torch.inf, axes) if grad.numel() else grad.new_ones(len(grad))
+        finite = torch.isfinite(size)
+        if not bool(finite.all()):
+            grad = torch.where(finite.view(column), grad, 0.0)
+        size = torch.where(finite & (size > 0), size, 1.0)
+        solution = self._solve(at, grad, size.view(column))
         if record is not None:
             record(replace(solution, value=grad.new_empty(0)))
         if solution.status is not Status.CONVERGED:
             self._complain(solution)
         assert isinstance(solution.value, Tensor)
         # What came as NaN leaves as NaN, as from every other layer: loss scaling relies on it.
-        return torch.where(finite, solution.value, torch.nan) if poisoned else solution.value
+        q = solution.value * torch.where(finite, size, torch.nan).view(column)
+        return at.extend(at.core(q)).add_(grad), q
 
-    def _symmetric(self, at: Linearisation, grad: Tensor) -> Solution:
-        assert at.slope is not None
+    def _solve(self, at: Linearisation, grad: Tensor, size: Tensor) -> Solution:
+        """q of the space in the middle, for the gradient divided by its size."""
         tol = max(self.tol, 4 * torch.finfo(grad.dtype).eps)
-        # A mask is its own root, and every y that occurs is already masked.
-        root = at.slope if at.slope_is_mask else at.slope.sqrt()
-
-        def product(y: Tensor) -> Tensor:
-            return torch.addcmul(y, root, at.hessian(y if at.slope_is_mask else root * y), value=-1)
-
-        solution, indefinite = conjugate_gradient(product, root * grad, tol, self.max_steps)
-        assert isinstance(solution.value, Tensor)
-        u = solution.value
-        if not at.slope_is_mask:
-            # Where D = 0 the graph of T multiplies u by zero: any u will do.
-            u = torch.where(root > 0, u / root.clamp_min(torch.finfo(root.dtype).tiny), 0.0)
+        target, squared_norm = at.right_hand_side(grad, size)
+        if self.solver is not None or not at.symmetric:
+            return self._general(at, target, tol)
+        solution, indefinite = conjugate_gradient(
+            at.gram, at.core, target, squared_norm, tol, self.max_steps, at.gram_norm
+        )
         if not bool(indefinite.any()):
-            return replace(solution, value=u)
-        general = self._general(at, grad)
+            return solution
+        general = self._general(at, at.right_hand_side(grad, size)[0], tol)
+        assert isinstance(solution.value, Tensor)
         assert isinstance(general.value, Tensor)
-        column = indefinite.view(-1, *[1] * (grad.dim() - 1))
+        column = indefinite.view(-1, *[1] * (target.dim() - 1))
         converged = torch.where(indefinite, general.converged, solution.converged)
         return Solution(
-            value=torch.where(column, general.value, u),
+            value=torch.where(column, general.value, solution.value),
             residual=torch.where(indefinite, general.residual, solution.residual),
             converged=converged,
             steps=solution.steps + torch.where(indefinite, general.steps, 0),
             status=Status.CONVERGED if bool(converged.all()) else general.status,
         )
 
-    def _general(self, at: Linearisation, grad: Tensor) -> Solution:
-        tol = max(self.tol, 4 * torch.finfo(grad.dtype).eps)
+    def _general(self, at: Linearisation, target: Tensor, tol: float) -> Solution:
         return fixed_point(
-            lambda u: grad + at.transposed_jacobian(u),
-            torch.zeros_like(grad),
+            lambda q: target + at.gram(at.core(q)),
+            torch.zeros_like(target),
             self.solver or Anderson(memory=10),
             tol=tol,
             max_steps=self.max_steps,

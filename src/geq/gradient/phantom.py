@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from geq.error import OptionError
-from geq.gradient.base import Gradient, Linearisation, Record
+from geq.gradient.base import Adjoint, Gradient, Linearisation, Record
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,19 @@ class Phantom(Gradient):
         if not 0 < self.damping <= 1:
             raise OptionError(f"Phantom: damping must lie in (0, 1]: got {self.damping}")
 
-    def adjoint(self, at: Linearisation, grad: Tensor, record: Record | None) -> Tensor:
-        total = self.damping * grad
-        for _ in range(self.steps - 1):
-            total = torch.lerp(total, grad + at.transposed_jacobian(total), self.damping)
-        return total
+    def adjoint(self, at: Linearisation, grad: Tensor, record: Record | None) -> Adjoint:
+        # Every partial sum has the form share·g + extend(p), so only p is iterated.
+        share = self.damping
+        if self.steps == 1:
+            return share * grad, None
+        start = at.restrict(grad)
+        p = at.core(share * start).mul_(self.damping)
+        share += self.damping * (1 - share)
+        for _ in range(self.steps - 2):
+            q = torch.add(at.gram(p), start, alpha=share)
+            p.lerp_(at.core(q), self.damping)
+            share += self.damping * (1 - share)
+        return torch.add(at.extend(p), grad, alpha=share), None
 
 
 @dataclass(frozen=True)
@@ -47,5 +55,5 @@ class JacobianFree(Gradient):
     feedback.
     """
 
-    def adjoint(self, at: Linearisation, grad: Tensor, record: Record | None) -> Tensor:
-        return grad
+    def adjoint(self, at: Linearisation, grad: Tensor, record: Record | None) -> Adjoint:
+        return grad.clone(), None

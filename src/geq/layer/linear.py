@@ -6,7 +6,7 @@ from typing import Any
 
 from geq.equilibrium import Equilibrium
 from geq.gradient import Gradient, Implicit
-from geq.layer.equilibrium2d import check_channels, inner_product_kernel
+from geq.layer.equilibrium2d import GAUSSIAN_GRADIENT, check_channels, inner_product_kernel
 from geq.layer.injection import Injection
 from geq.problem import Dense, GammaRule, Gaussian, HiddenProblem, NormRule, Similarity
 from geq.solver import Solver
@@ -49,7 +49,7 @@ class GEQLinear(Equilibrium):
         super().__init__(
             HiddenProblem(Gaussian(gamma), W, U),
             solver,
-            gradient or Implicit(tol=1e-3),
+            gradient or GAUSSIAN_GRADIENT,
             tol,
             max_steps,
             on_failure,

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 from geq.equilibrium import Equilibrium
 from geq.error import InputError, OptionError
-from geq.layer.equilibrium2d import GEQ2d, OptEq2d
+from geq.gradient import Implicit
+from geq.layer.equilibrium2d import GAUSSIAN_GRADIENT, GEQ2d, OptEq2d
 from geq.layer.injection import Injection
 from geq.model.differentiation import DifferentiationConfig
 from geq.model.network import Network
@@ -114,6 +115,9 @@ class BranchConfig(DifferentiationConfig):
                 raise OptionError(
                     f"every scale must divide the side behind the stem, {self.stem_scale}: got {scale}"
                 )
+
+    def implicit(self) -> Implicit:
+        return GAUSSIAN_GRADIENT if self.kernel in ("patch_gaussian", "gaussian") else super().implicit()
 
     @property
     def stem_scale(self) -> int:

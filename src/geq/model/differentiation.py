@@ -32,7 +32,8 @@ class DifferentiationConfig(NetworkConfig):
 
     Args:
         gradient: how the fixed point is differentiated; "sam" also chooses it by the regulariser.
-        gradient_tol: of "implicit".
+        gradient_tol: of "implicit"; None is 1e-3, or 1e-2 for the Gaussian kernels, whose weak feedback makes
+            that as exact.
         gradient_steps: of "phantom", "unrolled" and "sam"; None is the class's own (5 for "phantom", 20 for
             the others, as in the papers).
         gradient_damping: of the same; None is the class's own (0.8 for "phantom", otherwise 1).
@@ -41,7 +42,7 @@ class DifferentiationConfig(NetworkConfig):
     """
 
     gradient: Differentiation = field(default="implicit", kw_only=True)
-    gradient_tol: float = field(default=1e-3, kw_only=True)
+    gradient_tol: float | None = field(default=None, kw_only=True)
     gradient_steps: int | None = field(default=None, kw_only=True)
     gradient_damping: float | None = field(default=None, kw_only=True)
     regulariser: Regulariser = field(default="none", kw_only=True, metadata=ADDED_LATER)
@@ -66,7 +67,7 @@ class DifferentiationConfig(NetworkConfig):
 
     def differentiation(self) -> Gradient:
         if self.gradient == "implicit":
-            return Implicit(tol=self.gradient_tol)
+            return self.implicit() if self.gradient_tol is None else Implicit(self.gradient_tol)
         if self.gradient == "jacobian_free":
             return JacobianFree()
         if self.gradient == "phantom":
@@ -76,6 +77,10 @@ class DifferentiationConfig(NetworkConfig):
         regulariser = self.feature_regulariser()
         assert regulariser is not None
         return self._stepped(SAM(Unrolled.steps, regulariser, gamma=self.regulariser_weight))
+
+    def implicit(self) -> Implicit:
+        """The default."""
+        return Implicit(tol=1e-3)
 
     def _stepped(self, gradient: Stepped) -> Stepped:
         if self.gradient_steps is not None:

@@ -118,7 +118,8 @@ class OperatorNorm(NormRule):
             with torch.inference_mode(False), torch.no_grad():
                 direction = self.find_direction(precise, apply, adjoint, shape)
             sigma = apply(precise, direction).norm()
-        return weight / (sigma / self.bound).clamp_min(1.0).to(weight.dtype)
+        # A product: the backward of a division keeps four more tensors of the weight's size.
+        return weight * (sigma / self.bound).clamp_min(1.0).reciprocal().to(weight.dtype)
 
     def find_direction(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Tensor:
         start = self.start(weight, shape)

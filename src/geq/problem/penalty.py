@@ -38,6 +38,10 @@ class Penalty(nn.Module, metaclass=CheckedOptions):
     def prox(self, s: Float[Tensor, "batch *state"], step: float = 1.0) -> Float[Tensor, "batch *state"]:
         raise NotImplementedError
 
+    def prox_(self, s: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
+        """``prox(s)`` without a graph, in the memory of s where that is possible."""
+        return self.prox(s)
+
     def slope(self, s: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
         """Derivative of ``prox(s, 1)``; between 0 and 1 because a prox is monotone and 1-Lipschitz."""
         raise NotImplementedError
@@ -108,6 +112,12 @@ class NonNegative(Box):
 
     def prox(self, s: Float[Tensor, "batch *state"], step: float = 1.0) -> Float[Tensor, "batch *state"]:
         return s.relu()
+
+    def prox_(self, s: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
+        return s.relu_()
+
+    def slope(self, s: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
+        return (s > 0).to(s.dtype)
 
     def extra_repr(self) -> str:
         return ""

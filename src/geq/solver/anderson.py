@@ -12,16 +12,31 @@ from torch import Tensor
 from geq.error import OptionError
 from geq.solver.base import Solver, check_memory, check_range
 
+FIRST_SLOTS = 4
+"""Slots of a new window: enough for most solves to 1e-3, which then never pay for the rest."""
+
 
 @dataclass
 class Window:
     """The last images and residuals, and the residuals' inner products; row ``filled % memory`` is next."""
 
-    images: Float[Tensor, "batch memory size"]
-    residuals: Float[Tensor, "batch memory size"]
+    images: Float[Tensor, "batch slots size"]
+    residuals: Float[Tensor, "batch slots size"]
     gram: Float[Tensor, "batch memory memory"]
     identity: Float[Tensor, "memory memory"]
     filled: int = 0
+
+    def make_room(self, slot: int) -> None:
+        """Grow, once, to the whole memory when the first slots do not do."""
+        if slot >= self.images.shape[1]:
+            self.images = grown(self.images, len(self.identity))
+            self.residuals = grown(self.residuals, len(self.identity))
+
+
+def grown(history: Float[Tensor, "batch slots size"], slots: int) -> Float[Tensor, "batch more size"]:
+    larger = history.new_empty(history.shape[0], slots, history.shape[2])
+    larger[:, : history.shape[1]] = history
+    return larger
 
 
 @dataclass(frozen=True)
@@ -60,7 +75,7 @@ class Anderson(Solver[Window]):
 
     def init(self, z: Float[Tensor, "batch size"]) -> Window:
         batch, size = z.shape
-        history = (batch, self.memory, size)
+        history = (batch, min(self.memory, FIRST_SLOTS), size)
         gram = z.new_zeros(batch, self.memory, self.memory, dtype=precise(z.dtype))
         identity = torch.eye(self.memory, dtype=gram.dtype, device=z.device)
         return Window(z.new_empty(history), z.new_empty(history), gram, identity)
@@ -75,6 +90,7 @@ class Anderson(Solver[Window]):
         slot, memory.filled = memory.filled % self.memory, memory.filled + 1
         count = min(memory.filled, self.memory)
         dtype = memory.gram.dtype
+        memory.make_room(slot)
         memory.images[:, slot] = fz
         memory.residuals[:, slot] = residual
         images, residuals = memory.images[:, :count].to(dtype), memory.residuals[:, :count].to(dtype)
@@ -83,7 +99,9 @@ class Anderson(Solver[Window]):
         memory.gram[:, :count, slot] = products
 
         plain = memory.identity[slot, :count]
-        weights = self._weights(memory.gram[:, :count, :count], plain, torch.finfo(z.dtype).eps).unsqueeze(1)
+        weights = self._weights(memory.gram[:, :count, :count], plain, torch.finfo(z.dtype).eps)
+        # The solver of the small system leaves them column by column, for which bmm would copy the images.
+        weights = weights.contiguous().unsqueeze(1)
         mixed = torch.bmm(weights, images)
         if self.mixing != 1:
             mixed = torch.baddbmm(mixed, weights, residuals, alpha=self.mixing - 1)

@@ -79,6 +79,7 @@ def fixed_point(
 
     packing = Packing.of(z0)
     z = packing.pack(z0).detach()
+    del z0  # a caller that does not keep the start need not pay for it during the solve
     progress = _Progress(z, tol, abs_tol, trace)
     memory: Any = None
     for count in range(1, max_steps + 1):
@@ -99,6 +100,7 @@ def fixed_point(
                 memory = solver.init(z)
             z, memory = solver.step(z, fz, residual, memory)
             z = progress.hold(z)
+            del state, image, fz, residual  # before the next ones are made
 
     solution = progress.solution(packing)
     if solution.status is not Status.CONVERGED and on_failure != "ignore":
