@@ -8,6 +8,7 @@ from functools import partial
 from geq.bench.accuracy import gradient_error
 from geq.bench.branch import BRANCHES, Branch
 from geq.bench.case import Case, Finding, Setting
+from geq.bench.choice import choices
 from geq.bench.memory import growth, peak_memory
 from geq.bench.network import networks, small_network, start_up, threads
 from geq.bench.step import equal_evaluations, inference, solver_overhead, to_tolerance, whole_layer
@@ -38,6 +39,7 @@ CASES: dict[str, Case] = {
         ),
         Case("network", "images per second of whole CIFAR networks against ResNet-18", networks),
         Case("small", "geq_small against resnet_small, per training step", small_network),
+        Case("choice", "savings that were measured and not taken", choices),
         Case("growth", "time and memory against batch, side, channels and steps", growth),
         Case("thread", "one thread against two", threads),
         Case("start", "import and start-up of the command", start_up),
