@@ -1,0 +1,270 @@
+"""Certificates of the equilibria of a trained network: what its weights prove, and what that says of each
+input.
+
+From the norm of the feedback follow verdicts (:class:`~geq.problem.WellPosedness`): contraction, strong
+convexity, one equilibrium. From a residual follows how far a state is from the equilibrium, for the map T =
+prox(∇S) whose smooth part ½‖z‖² − S has curvature in [1 − upper, 1 − lower]:
+
+* if T contracts with factor L < 1, then ‖z − z*‖ ≤ ‖z − T(z)‖/(1 − L);
+* if the objective is strongly convex, ‖z − z*‖ ≤ (2 − lower)/(1 − upper)·‖z − T(z)‖, also where plain
+  iteration does not converge.
+
+The smaller of the two counts. docs/certificate.md derives them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from geq.analysis.norm import LayerNorms, layer_norms
+from geq.analysis.result import Result, Table, shown
+from geq.analysis.subject import Subject
+from geq.cell import ProximalCell
+from geq.cell.base import Cell
+from geq.equilibrium import Equilibrium
+from geq.model.mon_cell import ForwardBackwardCell, MonotoneCell, PeacemanRachfordCell
+from geq.problem import HiddenProblem, WellPosedness
+from geq.problem.enclosure import THOROUGH
+from geq.solver import Picard, Solution, fixed_point
+from geq.solver.state import State, parts_of
+
+MEASURED_STEPS, MEASURED_TOL = 60, 1e-11
+
+
+def certify(problem: HiddenProblem, norms: LayerNorms) -> WellPosedness:
+    """The verdicts for a problem with these norms."""
+    bounds = problem.similarity.curvature(norms.feedback.upper)
+    return WellPosedness(norms.feedback.upper, *(bounds or ()))
+
+
+def contraction_rate(cell: Cell, certificate: WellPosedness) -> float | None:
+    """A Lipschitz constant of the map that is iterated; None where none below 1 is proved."""
+    if isinstance(cell, MonotoneCell):
+        m, lipschitz = cell.monotonicity, certificate.lipschitz  # type: ignore[attr-defined]
+        if isinstance(cell, PeacemanRachfordCell):
+            step = cell.step or 1 / lipschitz
+            return math.sqrt(1 - 4 * step * m / (1 + step * lipschitz) ** 2)
+        assert isinstance(cell, ForwardBackwardCell)
+        step = cell.step or m / lipschitz**2
+        square = 1 - 2 * step * m + (step * lipschitz) ** 2
+        return math.sqrt(square) if square < 1 else None
+    return certificate.rate if certificate.contraction else None
+
+
+def distance_factor(cell: Cell, certificate: WellPosedness) -> float | None:
+    """‖z − z*‖ is at most this factor times ‖z − T(z)‖; None where nothing is proved."""
+    rate = contraction_rate(cell, certificate)
+    factors = [] if rate is None else [1 / (1 - rate)]
+    if isinstance(cell, ProximalCell) and certificate.unique:
+        assert certificate.lower is not None
+        assert certificate.upper is not None
+        factors.append((2 - certificate.lower) / (1 - certificate.upper))
+    return min(factors, default=None)
+
+
+@dataclass(frozen=True)
+class InputCertificates:
+    """For each input: the residual ‖z − T(z)‖ at the layer's own solution, and what it proves.
+
+    Args:
+        residual: (batch,).
+        norm: (batch,) ‖z‖.
+        distance: (batch,) upper bound of ‖z − z*‖; infinite where nothing is proved.
+    """
+
+    residual: Tensor
+    norm: Tensor
+    distance: Tensor
+
+
+@torch.no_grad()
+def certify_inputs(layer: Equilibrium, x: Any, certificate: WellPosedness) -> InputCertificates:
+    """Solve for ``x`` as the layer does, then measure and bound."""
+    before, layer.on_failure = layer.on_failure, "ignore"
+    try:
+        z = layer.solve(x).value
+    finally:
+        layer.on_failure = before
+    return certify_states(layer, x, z, certificate)
+
+
+@torch.no_grad()
+def certify_states(layer: Equilibrium, x: Any, z: State, certificate: WellPosedness) -> InputCertificates:
+    """How far the states ``z`` are from the equilibria for ``x``."""
+    image = layer.cell.at(layer.cell.inject(x))(z)
+    pairs = zip(parts_of(z), parts_of(image), strict=True)
+    residual = torch.cat([(a - b).flatten(1) for a, b in pairs], 1).norm(dim=1)
+    norm = torch.cat([part.flatten(1) for part in parts_of(z)], 1).norm(dim=1)
+    factor = distance_factor(layer.cell, certificate)
+    return InputCertificates(residual, norm, residual * (math.inf if factor is None else factor))
+
+
+@torch.no_grad()
+def plain_iteration(layer: Equilibrium, x: Any) -> Solution:
+    """The plain iteration z ← T(z) from the initial state, with its trace."""
+    fn = layer.cell.at(layer.cell.inject(x))
+    return fixed_point(
+        fn,
+        fn.start(None),
+        Picard(),
+        tol=MEASURED_TOL,
+        max_steps=MEASURED_STEPS,
+        on_failure="ignore",
+        trace=True,
+    )
+
+
+def measured_rate(solution: Solution) -> float | None:
+    """Mean factor by which the residual fell in the second half of an iteration, of the slowest sample.
+
+    None where it was over too soon to tell, or blew up.
+    """
+    rates = []
+    assert solution.trace is not None
+    for column, steps in zip(solution.trace.T.double(), solution.steps.tolist(), strict=True):
+        residuals = column[:steps]
+        residuals = residuals[(residuals > 0) & torch.isfinite(residuals)]
+        if len(residuals) >= 4:
+            first = len(residuals) // 2
+            rates.append(float(residuals[-1] / residuals[first]) ** (1 / (len(residuals) - 1 - first)))
+    return max(rates, default=None)
+
+
+def certify_layer(layer: Equilibrium, x: Any, budget: float = THOROUGH) -> dict[str, Any]:
+    """Norms, verdicts, rates and per-input bounds of one equilibrium."""
+    layer.cell.inject(x)  # a convolution's norm is that of the last map seen
+    norms = None
+    if isinstance(layer.cell, ProximalCell) and type(layer.problem) is HiddenProblem:
+        norms = layer_norms(layer.problem, budget)
+        certificate = certify(layer.problem, norms)
+    else:
+        certificate = layer.well_posedness()
+    found = certify_inputs(layer, x, certificate)
+    own = layer.last_solution
+    plain = plain_iteration(layer, x)
+    relative = found.distance / found.norm.clamp_min(torch.finfo(found.norm.dtype).tiny)
+    return {
+        "kernel": type(layer.problem.similarity).__name__ if norms is not None else type(layer.cell).__name__,
+        "norms": None if norms is None else norms.as_mapping(),
+        "certificate": str(certificate),
+        "feedback_norm": certificate.feedback_norm,
+        "curvature": [certificate.lower, certificate.upper],
+        "contraction": certificate.contraction,
+        "strongly_convex": certificate.unique if norms is not None else None,
+        "unique": certificate.unique,
+        "largest_step": certificate.largest_step,
+        "proved_rate": contraction_rate(layer.cell, certificate),
+        "measured_rate": measured_rate(plain),
+        "plain_iteration_converged": bool(plain.converged.all()),
+        "solver_steps": None if own is None else float(own.steps.double().mean()),
+        "tolerance": layer.tol,
+        "distance_factor": distance_factor(layer.cell, certificate),
+        "inputs": {
+            "residual": found.residual.tolist(),
+            "state_norm": found.norm.tolist(),
+            "distance_bound": found.distance.tolist(),
+            "relative_distance_bound": relative.tolist(),
+        },
+    }
+
+
+def analyse(subject: Subject) -> Result:
+    """The certificate of every equilibrium of a run."""
+    values = {name: certify_layer(layer, subject.inputs[name]) for name, layer in subject.layers.items()}
+    return Result(values, (norm_table(values), verdict_table(values), input_table(values)), notes(values))
+
+
+def said(verdict: bool | None) -> str:
+    return "unknown" if verdict is None else "yes" if verdict else "not proved"
+
+
+def norm_table(values: dict[str, Any]) -> Table:
+    def between(pair: dict[str, Any] | None) -> str:
+        return "–" if pair is None else f"{pair['lower']:.4f} … {pair['upper']:.4f}"
+
+    rows = []
+    for name, found in values.items():
+        norms = found["norms"]
+        if norms is None:
+            rows.append((name, found["kernel"], *["–"] * 6))
+            continue
+        rows.append(
+            (
+                name,
+                found["kernel"],
+                between(norms["W"]),
+                shown(norms["W_h"]),
+                shown(norms["product"], 4),
+                between(norms["feedback"]),
+                between(norms["injection"]),
+                norms["feedback"]["proof"],
+            )
+        )
+    columns = ("equilibrium", "kernel", "‖W‖", "‖W_h‖", "‖W_h‖·‖W‖ ≤", "‖W_hᵀW‖ joint", "‖W_hᵀU‖", "proof")
+    return Table("Operator norms: from below (Lanczos) … from above (proved)", columns, tuple(rows))
+
+
+def verdict_table(values: dict[str, Any]) -> Table:
+    rows = tuple(
+        (
+            name,
+            shown(found["feedback_norm"], 4),
+            said(found["unique"]),
+            said(found["contraction"]),
+            shown(found["proved_rate"]),
+            shown(found["measured_rate"]),
+            shown(found["solver_steps"], 1),
+        )
+        for name, found in values.items()
+    )
+    columns = (
+        "equilibrium",
+        "feedback norm ≤",
+        "one equilibrium",
+        "plain iteration contracts",
+        "rate ≤",
+        "measured rate",
+        "solver steps",
+    )
+    return Table("What the weights prove", columns, rows)
+
+
+def input_table(values: dict[str, Any]) -> Table:
+    rows = []
+    for name, found in values.items():
+        inputs, factor = found["inputs"], found["distance_factor"]
+        rows.append(
+            (
+                name,
+                str(len(inputs["residual"])),
+                shown(max(inputs["residual"])),
+                shown(factor),
+                shown(max(inputs["distance_bound"])),
+                f"{100 * max(inputs['relative_distance_bound']):.3g} %" if factor is not None else "–",
+            )
+        )
+    columns = (
+        "equilibrium",
+        "inputs",
+        "largest residual ‖z − T(z)‖",
+        "factor",
+        "‖z − z*‖ ≤",
+        "of ‖z‖, at most",
+    )
+    return Table("How far the computed states are from the equilibria", columns, tuple(rows))
+
+
+def notes(values: dict[str, Any]) -> list[str]:
+    found = []
+    for name, value in values.items():
+        measured, proved = value["measured_rate"], value["proved_rate"]
+        if measured is not None and proved is not None and measured > proved + 1e-6:
+            found.append(f"{name}: the measured rate {measured:.4f} exceeds the proved one {proved:.4f}.")
+        if not value["plain_iteration_converged"]:
+            found.append(f"{name}: {MEASURED_STEPS} plain iterations did not reach {MEASURED_TOL:g}.")
+    return found

@@ -1,0 +1,126 @@
+"""The norms of a layer that every bound is made of: W, W_hᵀW jointly, and the input map that U really is.
+
+In evaluation an :class:`~geq.layer.injection.Injection` is affine: its norm divides by running statistics, so
+x ↦ scale·(Ux + b − mean)/√(var + ε) has the kernel of U with scaled rows, and a bias of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from geq.layer.injection import Injection
+from geq.problem import Conv2d, Dense, HiddenProblem, Operator, PatchGaussian
+from geq.problem.enclosure import (
+    THOROUGH,
+    Enclosure,
+    PatchRoot,
+    convolution_enclosure,
+    matrix_enclosure,
+)
+
+
+@dataclass(frozen=True)
+class AffineMap:
+    """x ↦ Ux + b with a matrix or a kernel; ``operator`` says on which grid and with which padding."""
+
+    operator: Operator
+    weight: Tensor
+    bias: Tensor
+
+    def norm(self, root: PatchRoot | None, budget: float = THOROUGH) -> Enclosure:
+        """‖U‖, or ‖W_hᵀU‖ on patches."""
+        if isinstance(self.operator, Conv2d):
+            return convolution_enclosure(
+                self.weight, *self.operator.grid, self.operator.padding, root, budget
+            )
+        return matrix_enclosure(self.weight)
+
+    @property
+    def bias_norm(self) -> float:
+        """‖b‖ of the whole map: a channel's bias stands at every pixel."""
+        pixels = self.operator.grid[0] * self.operator.grid[1] if isinstance(self.operator, Conv2d) else 1
+        return float(self.bias.norm()) * pixels**0.5
+
+
+@torch.no_grad()
+def input_map(module: nn.Module) -> AffineMap | None:
+    """What a module in the place of U computes in evaluation; None for one that is not known to be affine."""
+    linear, scale, shift = module, torch.ones(()), torch.zeros(())
+    if isinstance(module, Injection):
+        linear = module.linear
+        norm = module.norm
+        scale = torch.tensor(module.scale, dtype=torch.float64)
+        if norm is not None:
+            assert norm.running_mean is not None
+            assert norm.running_var is not None
+            scale = scale / (norm.running_var.double() + norm.eps).sqrt()
+            shift = -norm.running_mean.double()
+    if not isinstance(linear, (Conv2d, Dense)):
+        return None
+    weight = linear.weight.detach().double()
+    bias = weight.new_zeros(len(weight)) if linear.bias is None else linear.bias.detach().double()
+    rows = scale.double().expand(len(weight)).reshape(-1, *[1] * (weight.dim() - 1))
+    return AffineMap(linear, weight * rows, (bias + shift) * scale)
+
+
+@dataclass(frozen=True)
+class LayerNorms:
+    """
+    Args:
+        W: bounds of ‖W‖.
+        projection: ‖W_h‖; None without patches.
+        feedback: bounds of ‖W_hᵀW‖ taken jointly; those of ‖W‖ without patches.
+        injection: bounds of ‖W_hᵀU‖ (of ‖U‖ without patches); None where U is not known to be affine.
+        bias: ‖b‖.
+    """
+
+    W: Enclosure
+    projection: float | None
+    feedback: Enclosure
+    injection: Enclosure | None
+    bias: float
+
+    @property
+    def product(self) -> float:
+        """‖W_h‖·‖W‖, which the joint norm does not exceed."""
+        return self.W.upper * (1.0 if self.projection is None else self.projection)
+
+    def as_mapping(self) -> dict[str, Any]:
+        def pair(found: Enclosure | None) -> dict[str, Any] | None:
+            if found is None:
+                return None
+            return {"lower": found.lower, "upper": found.upper, "proof": found.method}
+
+        return {
+            "W": pair(self.W),
+            "W_h": self.projection,
+            "feedback": pair(self.feedback),
+            "product": self.product,
+            "injection": pair(self.injection),
+            "bias": self.bias,
+        }
+
+
+@torch.no_grad()
+def layer_norms(problem: HiddenProblem, budget: float = THOROUGH) -> LayerNorms:
+    """All norms of a problem's operators, at the size of the last map seen."""
+    similarity, U = problem.similarity, input_map(problem.U)
+    W = problem.W.norm_enclosure(budget)
+    root, projection, feedback = None, None, W
+    if isinstance(similarity, PatchGaussian):
+        projection = float(torch.linalg.matrix_norm(similarity.projection.double(), 2))
+        root = PatchRoot.of(similarity.projection, similarity.patch, similarity.channel_split)
+        feedback = problem.feedback_enclosure(budget)
+        if feedback.upper > projection * W.upper:
+            feedback = Enclosure(feedback.lower, projection * W.upper, W.method)
+    return LayerNorms(
+        W,
+        projection,
+        feedback,
+        None if U is None else U.norm(root, budget),
+        0.0 if U is None else U.bias_norm,
+    )

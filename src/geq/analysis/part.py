@@ -1,0 +1,125 @@
+"""The parts of ``geq analyze``: a table of modules, each with ``analyse(subject) -> Result``.
+
+A result is kept as ``analysis/NAME.json`` in the run's folder. It is computed again when the weights or the
+settings have changed, or when asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from geq.analysis.result import Result
+from geq.analysis.subject import Settings, Subject
+from geq.error import CheckpointError, unknown_name
+from geq.training.durable import explained_write_errors, write_durably
+from geq.training.run import RunFolder
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part: the module that computes it, and one line of help."""
+
+    module: str
+    summary: str
+
+
+PARTS: dict[str, Part] = {
+    "certificate": Part("geq.analysis.certificate", "norms, well-posedness, distance to the equilibrium"),
+    "width": Part("geq.analysis.width", "proposition 1: the kernel as an infinitely wide feature map"),
+    "generalisation": Part("geq.analysis.generalisation", "proposition 2: bounds of the test error"),
+    "lipschitz": Part("geq.analysis.lipschitz", "proposition 3: how much outputs move with inputs"),
+    "similarity": Part("geq.analysis.similarity", "proposition 4: how alike outputs of two inputs are"),
+}
+"""Name -> part, in the order in which they are computed and shown."""
+
+GROUPS: dict[str, tuple[str, ...]] = {"bounds": ("width", "generalisation", "lipschitz", "similarity")}
+"""Names that stand for several parts."""
+
+
+def chosen(names: Iterable[str] | None) -> list[str]:
+    """The parts that ``names`` ask for, each once, in the table's order; all of them for None."""
+    if names is None:
+        return list(PARTS)
+    asked: set[str] = set()
+    for name in names:
+        if name not in PARTS and name not in GROUPS:
+            raise unknown_name("part of an analysis", name, [*PARTS, *GROUPS])
+        asked.update(GROUPS.get(name, (name,)))
+    return [name for name in PARTS if name in asked]
+
+
+def result_path(folder: RunFolder, name: str) -> Path:
+    return folder.path / "analysis" / f"{name}.json"
+
+
+def weights_key(folder: RunFolder) -> str:
+    """The SHA-256 of the run's weights, as they were saved."""
+    path = folder.model / "config.json"
+    try:
+        return str(json.loads(path.read_text())["weights_sha256"])
+    except (OSError, ValueError, KeyError) as problem:
+        raise CheckpointError(
+            f"{folder.path} has no trained network to analyse ({path} cannot be read: {problem}); "
+            "let the training finish, or resume it with geq train --resume"
+        ) from problem
+
+
+def finished(folder: RunFolder, name: str, settings: Settings) -> Result | None:
+    """The kept result of a part, if it is of these weights and settings."""
+    path = result_path(folder, name)
+    if not path.exists():
+        return None
+    try:
+        record = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None  # damaged: computed again
+    if record.get("weights") != weights_key(folder) or record.get("settings") != asdict(settings):
+        return None
+    return Result.from_mapping(record, str(path))
+
+
+def run_parts(
+    folder: RunFolder,
+    names: list[str],
+    settings: Settings,
+    report: Callable[[str, Result, bool], None],
+    again: bool = False,
+    data_root: str | None = None,
+) -> dict[str, Result]:
+    """Compute the parts that are not there yet; ``report(name, result, new)`` hears of each."""
+    key = weights_key(folder)
+    subject: Subject | None = None
+    results = {}
+    for name in names:
+        result = None if again else finished(folder, name, settings)
+        new = result is None
+        if result is None:
+            subject = subject or Subject(folder, settings, data_root)
+            began = time.perf_counter()
+            result = import_module(PARTS[name].module).analyse(subject)
+            assert isinstance(result, Result)
+            keep(folder, name, result, key, settings, time.perf_counter() - began)
+        results[name] = result
+        report(name, result, new)
+    return results
+
+
+def keep(folder: RunFolder, name: str, result: Result, key: str, settings: Settings, seconds: float) -> None:
+    record: dict[str, Any] = {
+        "part": name,
+        "weights": key,
+        "settings": asdict(settings),
+        "seconds": round(seconds, 2),
+        **result.as_mapping(),
+    }
+    path = result_path(folder, name)
+    with explained_write_errors(path, "The result was not kept."):
+        path.parent.mkdir(exist_ok=True)
+        text = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False)
+        write_durably(path, (text + "\n").encode())

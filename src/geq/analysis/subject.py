@@ -1,0 +1,108 @@
+"""What is analysed: a trained network in double precision, with its data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from geq.data.dataset import Split
+from geq.equilibrium import Equilibrium
+from geq.error import InputError, OptionError
+from geq.gradient import Implicit
+from geq.model.network import Network
+from geq.solver import Anderson
+from geq.training.ingredient import evaluation_loader, open_split
+from geq.training.run import RunFolder
+from geq.training.tolerance import measured_failures
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How much an analysis looks at.
+
+    Args:
+        images: of the test set, for what is measured on inputs.
+        train_images: of the training set, for the margin loss.
+        draws: of a Monte-Carlo estimate.
+        steps: of a gradient ascent.
+        margin: η of the margin loss.
+        confidence: δ of a bound that holds with probability 1 − δ.
+        seed: of everything random.
+    """
+
+    images: int = 16
+    train_images: int = 2000
+    draws: int = 200
+    steps: int = 60
+    margin: float = 0.1
+    confidence: float = 0.05
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("images", "train_images", "draws", "steps"):
+            if getattr(self, name) < 2:
+                raise OptionError(f"{name} must be at least 2: got {getattr(self, name)}")
+        if not self.margin > 0 or not 0 < self.confidence < 1:
+            raise OptionError(
+                f"margin must be above 0 and confidence in (0, 1): got {self.margin}, {self.confidence}"
+            )
+
+
+class Subject:
+    """A run under analysis."""
+
+    def __init__(self, folder: RunFolder, settings: Settings, data_root: str | None = None) -> None:
+        self.folder, self.settings = folder, settings
+        self.options = replace(folder.options(), data_root=data_root)
+        self.model = Network.from_pretrained(folder.model)
+
+    @cached_property
+    def precise(self) -> Network:
+        """The network in double precision, so that what is certified is not blurred by rounding."""
+        return Network.from_pretrained(self.folder.model).double().eval()
+
+    def batch(self, split: Split, count: int) -> tuple[Tensor, Tensor]:
+        """The first ``count`` normalised images of a split, in double precision, and their labels."""
+        dataset = open_split(self.options, split)
+        loader = evaluation_loader(dataset, batch_size=count, statistics=self.folder.data().statistics)
+        images, labels = next(iter(loader))
+        return images.double(), labels
+
+    @cached_property
+    def layers(self) -> dict[str, Equilibrium]:
+        """The equilibria of the precise network; an error where there are none."""
+        return equilibria(self.precise, str(self.folder.path))
+
+    @cached_property
+    def inputs(self) -> dict[str, Tensor]:
+        """What each equilibrium is given for the first test images."""
+        images, _ = self.batch("test", self.settings.images)
+        return inputs(self.precise, images)
+
+
+def equilibria(model: Network, where: str) -> dict[str, Equilibrium]:
+    found = model.equilibria()
+    if not found:
+        raise InputError(
+            f"{where} has no equilibrium to analyse: {model.registry_name or type(model).__name__} computes "
+            "its output directly; choose a run of geq, kerdeq, opteq, mopteq, mdeq or mon"
+        )
+    return found
+
+
+@torch.no_grad()
+def inputs(model: Network, images: Tensor) -> dict[str, Tensor]:
+    """What each equilibrium is given for ``images``."""
+    with measured_failures(model):
+        return model.inputs_of_equilibria(images)
+
+
+def solved_tightly(layer: Equilibrium, tol: float = 1e-10, max_steps: int = 2000) -> Equilibrium:
+    """A layer on the same weights that solves to ``tol`` and differentiates as exactly."""
+    solver: Any = Anderson(memory=8)
+    tight = Equilibrium(layer.cell, solver, Implicit(tol=tol), tol, max_steps, on_failure="ignore")
+    return tight.train(layer.training)
