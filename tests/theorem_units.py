@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 from hypothesis import strategies as st
 from torch import Tensor
@@ -32,7 +34,7 @@ def make_unit(
 def make_network(seed: int, sizes: list[int], activation: Penalty) -> FeedForward:
     affine = [
         (normal(seed + place, after, before), normal(seed + 100 + place, after))
-        for place, (before, after) in enumerate(zip(sizes, sizes[1:], strict=False))
+        for place, (before, after) in enumerate(itertools.pairwise(sizes))
     ]
     return FeedForward(affine, activation)
 

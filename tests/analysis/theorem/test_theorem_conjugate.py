@@ -147,7 +147,7 @@ def test_points_that_are_none(y: Tensor) -> None:
 
 def test_closed_form_says_when_there_is_none() -> None:
     y = torch.zeros(2).double()
-    with pytest.raises(OptionError, match="eq. 4 is for ReLU: got Box"):
+    with pytest.raises(OptionError, match=r"eq. 4 is for ReLU: got Box"):
         relu_objective(make_unit(0, 2, 2, Box(0.0, 1.0)), y)
     with pytest.raises(OptionError, match="needs an invertible weight: got 3 × 2;"):
         relu_objective(make_unit(0, 3, 2, NonNegative()), y)

@@ -79,7 +79,7 @@ def test_it_approaches_the_function_from_below_as_the_step_falls() -> None:
 
 def test_refusals() -> None:
     z = torch.zeros(2).double()
-    with pytest.raises(OptionError, match="must be above 0: got 0.0"):
+    with pytest.raises(OptionError, match=r"must be above 0: got 0.0"):
         envelope(make_unit(0, 2, 2, NonNegative()), z, 0.0)
     with pytest.raises(OptionError, match=r"theorem 1 needs μ ≥ L_σ‖W‖² = 1.21: got μ = 1"):
         envelope(make_unit(0, 2, 2, NonNegative(), 1.1), z, 0.5)

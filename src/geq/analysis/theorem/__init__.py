@@ -8,6 +8,7 @@ for instances of one's own. Where the printed statement is wrong, the docstring 
 for L = 2 the equilibrium minimises αM_{φ₁}^{1−α}(z₁) + αM_{φ₂}^{1−α}(z₀) + ½‖z₁ − z₀‖²
 """
 
+from geq.analysis.theorem.bridge import cell_of, composition_of
 from geq.analysis.theorem.catalogue import THEOREMS, Theorem, check_theorem, check_theorems
 from geq.analysis.theorem.composition import Composition
 from geq.analysis.theorem.conjugate import Conjugate, conjugate, objective, relu_objective
@@ -48,6 +49,7 @@ __all__ = [
     "Unit",
     "UnitChain",
     "approach",
+    "cell_of",
     "check_change_of_variable",
     "check_corollary_1",
     "check_lemma_1",
@@ -61,6 +63,7 @@ __all__ = [
     "check_theorem_3",
     "check_theorem_4",
     "check_theorems",
+    "composition_of",
     "conjugate",
     "contain",
     "envelope",

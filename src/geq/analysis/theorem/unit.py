@@ -120,7 +120,7 @@ class Unit:
             step = torch.linalg.solve(identity + factor * self.jacobian(here.v), here.gradient)
             slope, length = (here.gradient @ step).item(), 1.0
             there = _Trial(self, factor, target, here.v - step)
-            # The values cannot resolve the last digits of the gradient, so a shorter gradient will do as well.
+            # The values do not resolve the last digits of the gradient, so a shorter gradient will do too.
             while there.value > here.value - 1e-4 * length * slope and there.size > 0.9 * here.size:
                 length /= 2
                 if length < 1e-8:
@@ -132,8 +132,8 @@ class Unit:
         if here.size <= 1e-8 * reference:
             return here.v
         raise ConvergenceError(
-            f"Newton's method did not reach {tol:.1g} in {max_steps} steps: the residual is {here.size:.3g} of "
-            f"{reference:.3g}; the weight may be badly conditioned"
+            f"Newton's method did not reach {tol:.1g} in {max_steps} steps: the residual is {here.size:.3g} "
+            f"of {reference:.3g}; the weight may be badly conditioned"
         )
 
 
