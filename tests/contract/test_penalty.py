@@ -125,6 +125,14 @@ def test_slope_is_the_derivative(name: str) -> None:
 
 
 @names
+def test_forms_that_may_work_in_place(name: str) -> None:
+    penalty = PENALTIES[name]
+    s = torch.linspace(-4.0312, 4.0117, 53)[None]
+    assert torch.equal(penalty.prox_(s.clone()), penalty.prox(s))
+    assert torch.equal(penalty.slope_(s.clone()), penalty.slope(s))
+
+
+@names
 def test_value_is_summed_per_sample(name: str) -> None:
     penalty = PENALTIES[name]
     z = 0.9 * torch.rand(3, 2, 4, dtype=torch.float64)

@@ -133,7 +133,7 @@ class ClosedLinearisation:
         fraction: 1 % instead of 0.1 % at a tolerance of 1e-3.
         """
         if self._slope is None:
-            self._slope = self.penalty.slope(attraction_at(self.c, self.features))
+            self._slope = self.penalty.slope_(attraction_at(self.c, self.features))
         return self._slope
 
     def restrict(self, u: Tensor) -> Tensor:

@@ -16,6 +16,9 @@ def declare(parser: Any) -> None:
     parser.add_argument("--quick", action="store_true", help="few repeats: whether it runs, not how fast")
     parser.add_argument("--threads", type=int, default=1, help="of torch; with 1, CPU time is compared")
     parser.add_argument("--output", type=Path, default=Path("bench.jsonl"), help="file of records")
+    parser.add_argument(
+        "--table", type=Path, nargs="+", default=None, help="only print these records as Markdown"
+    )
     parser.add_argument("--plot", type=Path, default=None, help="also draw the ratios: .png, .pdf or .svg")
 
 
@@ -29,6 +32,11 @@ def chosen(pattern: str | None, known: list[str]) -> list[str]:
 
 def main(arguments: list[str]) -> int:
     options = parse("bench", "Speed and memory against peers, as ratios from one run.", arguments, declare)
+    if options.table is not None:
+        from geq.bench.markdown import markdown, read_records
+
+        print(markdown(record for path in options.table for record in read_records(path)))
+        return 0
     from geq.bench.catalogue import CASES
     from geq.bench.picture import plot, show
     from geq.bench.runner import run_case

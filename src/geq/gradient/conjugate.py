@@ -51,8 +51,7 @@ def conjugate_gradient(
     tiny = torch.finfo(precise).tiny
 
     def dot(a: Tensor, b: Tensor) -> Tensor:
-        # As a product of matrices: much faster on a CPU than a sum of products.
-        return torch.bmm(a.to(precise).unsqueeze(1), b.to(precise).unsqueeze(2)).view(-1)
+        return torch.linalg.vecdot(a.to(precise), b.to(precise))
 
     def applied(product: Product, rows: Tensor) -> Tensor:
         argument = packing.unpack(rows)

@@ -55,6 +55,10 @@ class Penalty(nn.Module, metaclass=CheckedOptions):
         z = self.prox(s)
         return (s - 0.5 * z) * z - self.cost(z)
 
+    def slope_(self, s: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
+        """``slope(s)`` without a graph, in the memory of s where that is possible."""
+        return self.slope(s)
+
 
 class NoPenalty(Penalty):
     """f = 0: the prox is the identity.
@@ -118,6 +122,9 @@ class NonNegative(Box):
 
     def slope(self, s: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
         return (s > 0).to(s.dtype)
+
+    def slope_(self, s: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
+        return s.relu_().sign_()
 
     def extra_repr(self) -> str:
         return ""
