@@ -114,7 +114,9 @@ def _moving(network: FeedForward, alpha: float) -> DeepWeights:
     r = 2 * keep * (t - keep) / (1 / delta - keep) + 1
     m = (r / delta) ** 0.5
     reset = torch.tensor([[r, -r / (delta * m)], [-m, t]], dtype=torch.float64)  # m(1 − δt) = −m
-    eigenvalues, vectors = torch.linalg.eigh((reset - keep * torch.eye(2)) / (alpha * kappa))
+    eigenvalues, vectors = torch.linalg.eigh(
+        (reset - keep * torch.eye(2, dtype=torch.float64)) / (alpha * kappa)
+    )
     half = torch.kron(eigenvalues.sqrt().unsqueeze(1) * vectors.T, torch.eye(work, dtype=torch.float64))
 
     inputs = network.affine[0][0].shape[1]
