@@ -14,6 +14,7 @@ COMMANDS: dict[str, str] = {
     "train": "train a network (without options: a small GEQ on digits), or resume a run",
     "evaluate": "measure the trained network of a run",
     "analyze": "certificates of a run's equilibria, and the theory's bounds on real data",
+    "explain": "show what a network looks at, and how its equilibria explain an image",
     "predict": "classify image files with the trained network of a run",
     "runs": "list the runs",
     "compare": "show in what runs differ, and what came of it",
