@@ -33,7 +33,28 @@ def state(*shape: int) -> Tensor:
 @pytest.mark.parametrize("bandwidth", [0.5, 2.0])
 def test_value_is_the_sum_over_pairs(shape: tuple[int, ...], bandwidth: float) -> None:
     z = state(*shape)
-    torch.testing.assert_close(geq.HSIC(bandwidth).value(z), literal(z, bandwidth))
+    torch.testing.assert_close(geq.HSIC(bandwidth, relative=False).value(z), literal(z, bandwidth))
+    rows = z.transpose(0, 1).flatten(1)
+    deviation = (z - z.mean(0)).transpose(0, 1).flatten(1).square().mean(1).sqrt()
+    standardised = (rows / deviation.unsqueeze(1)).view(shape[1], shape[0], *shape[2:]).transpose(0, 1)
+    expected = literal(standardised, bandwidth)
+    torch.testing.assert_close(geq.HSIC(bandwidth).value(z), expected, rtol=1e-4, atol=0)
+
+
+def test_scale_of_a_feature_matters_only_to_a_fixed_bandwidth() -> None:
+    z = state(20, 3)
+    z[:, 1] = z[:, 0].square()
+    scaled = z * torch.tensor([0.05, 1.0, 20.0])
+    torch.testing.assert_close(geq.HSIC().value(scaled), geq.HSIC().value(z), rtol=1e-3, atol=0)
+    fixed = geq.HSIC(relative=False)
+    assert fixed.value(0.05 * z) < 1e-3 * fixed.value(z)
+
+
+def test_a_dead_feature_depends_on_nothing() -> None:
+    z = state(6, 4)
+    z[:, 1] = 0.3
+    torch.testing.assert_close(geq.HSIC().value(z), geq.HSIC().value(z[:, [0, 2, 3]]))
+    assert torch.isfinite(geq.HSIC().gradient(z)).all()
 
 
 @pytest.mark.parametrize("shape", [(30, 3), (8, 3, 2, 2), (4, 6)])

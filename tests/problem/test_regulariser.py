@@ -18,6 +18,7 @@ REGULARISERS: dict[str, FeatureRegulariser] = {
     "incay": geq.Incay(0.3),
     "decorrelation": geq.Decorrelation(),
     "hsic": geq.HSIC(0.7),
+    "hsic_fixed": geq.HSIC(0.7, relative=False),
     "hsic_fourier": geq.HSIC(0.7, fourier=9),
 }
 SHAPES = [(5, 4), (3, 4, 2, 3)]
@@ -48,7 +49,7 @@ def test_operator_can_be_trained_through(regulariser: FeatureRegulariser, shape:
     assert torch.autograd.gradcheck(lambda z: regulariser.operator(z, 0.3), z)
 
 
-@pytest.mark.parametrize("name", ["incay", "decorrelation", "hsic", "hsic_fourier"])
+@pytest.mark.parametrize("name", ["incay", "decorrelation", "hsic", "hsic_fixed", "hsic_fourier"])
 def test_operator_without_prox_is_the_gradient_step(name: str) -> None:
     z = state((5, 4))
     regulariser = REGULARISERS[name]

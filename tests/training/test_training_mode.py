@@ -24,10 +24,10 @@ Small = Callable[..., TrainOptions]
 SAM = {"gradient": "sam", "regulariser": "hsic", "regulariser_weight": 1.0, "steps": 4}
 
 
-def gradients(**options: object) -> list[Tensor]:
-    """Of a loss in all parameters, of the same small OptEq in double precision."""
+def gradients(name: str = "opteq_tiny", **options: object) -> list[Tensor]:
+    """Of a loss in all parameters, of the same small network in double precision."""
     torch.manual_seed(0)
-    model = geq.create_model("opteq_tiny", bound=0.5, tol=1e-12, max_steps=200, **options).double().eval()
+    model = geq.create_model(name, bound=0.5, tol=1e-12, max_steps=200, **options).double().eval()
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(3, 1, 8, 8, generator=generator, dtype=torch.float64)
     loss = torch.nn.functional.cross_entropy(model(x), torch.tensor([1, 2, 3]))
@@ -53,6 +53,17 @@ def test_the_three_modes_have_the_same_gradient_in_the_limit() -> None:
     assert distance(sam[160], implicit) < 0.1
 
 
+@pytest.mark.parametrize("regulariser", ["decay", "decorrelation", "hsic"])
+def test_a_regulariser_in_the_problem_has_one_gradient_too(regulariser: str) -> None:
+    """Strategy (*): z = T(T_R(z)), by the implicit function theorem and through the iterations."""
+    options = {"regulariser": regulariser, "regulariser_weight": 0.05}
+    implicit = gradients("deep_opteq_tiny", gradient="implicit", gradient_tol=1e-12, **options)
+    unrolled = gradients("deep_opteq_tiny", gradient="unrolled", gradient_steps=60, **options)
+    without = gradients("deep_opteq_tiny", gradient="implicit", gradient_tol=1e-12)
+    assert distance(unrolled, implicit) < 1e-8
+    assert distance(without, implicit) > 1e-7  # the regulariser does something
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -61,13 +72,15 @@ def test_the_three_modes_have_the_same_gradient_in_the_limit() -> None:
         {"gradient": "jacobian_free"},
         {"gradient": "unrolled", "steps": 4},
         SAM,
+        {"model": "deep_opteq_tiny", "gradient": "implicit", "regulariser": "decorrelation"},
+        {"model": "deep_opteq_tiny", **SAM},
     ],
-    ids=lambda options: str(options["gradient"]),
+    ids=lambda options: f"{options.get('model', 'opteq_tiny')}-{options['gradient']}",
 )
 def test_every_mode_trains_and_is_evaluated_as_it_was_trained(
     options: dict[str, object], small: Small, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    outcome = train(small(model="opteq_tiny", name="run", epochs=1, **options))
+    outcome = train(small(**{"model": "opteq_tiny", "name": "run", "epochs": 1, **options}))
     assert outcome is not None
     saved = Network.from_pretrained(outcome.folder.model)
     assert saved.config.gradient == options["gradient"]  # type: ignore[attr-defined]

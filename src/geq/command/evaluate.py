@@ -36,7 +36,10 @@ def declare(parser: Any) -> None:
     parser.add_argument("--data_root", type=str | None, default=None, help="folder of the datasets")
     parser.add_argument("--split", type=str, default="test", help="test, val or train")
     parser.add_argument(
-        "--batch_size", type=int | None, default=None, help="changes the speed, not the result"
+        "--batch_size",
+        type=int | None,
+        default=None,
+        help="changes the speed; the result only with a regulariser that compares the samples of a batch",
     )
     add_inference(parser)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")

@@ -73,8 +73,8 @@ def show(rows: list[Row], title: str, console: Any) -> None:
         box=box.SIMPLE_HEAD, title=title, caption="times are for one image, in batches as in training"
     )
     table.add_column("training", no_wrap=True)
-    for name in ("accuracy %", "inference ms", "backward ms", "residual", "steps", "trained s"):
-        table.add_column(name, justify="right")
+    for name in ("accuracy\n%", "inference\nms", "backward\nms", "residual\n", "steps\n", "trained\ns"):
+        table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(
             row.label,

@@ -12,6 +12,9 @@ from torch import Tensor
 from geq.error import OptionError
 from geq.problem.regulariser import FeatureRegulariser
 
+FLOOR = 1e-6
+"""Of the variance of a feature: one that is constant in the batch has none, and depends on nothing."""
+
 
 class HSIC(FeatureRegulariser):
     """R = Σ_{i<j} HSIC(z_i, z_j), HSIC(X, Y) = (B − 1)⁻² tr(K_X H K_Y H): features become independent.
@@ -21,12 +24,18 @@ class HSIC(FeatureRegulariser):
     unit of one number of the state at any resolution. Zero in the limit of B → ∞ exactly where all pairs are
     independent; not convex.
 
+    The paper does not state its bandwidth. A fixed one sees nothing in features that are much smaller, and
+    those of an equilibrium are: so by default s is in units of each feature's standard deviation σ_i over the
+    batch (and the positions), through which it is differentiated; R then does not depend on the features'
+    scale, like :class:`~geq.problem.Decorrelation`.
+
     The sum over pairs is never formed: with the centred K̃_i, Σ_{i<j}⟨K̃_i, K̃_j⟩ = ½(‖Σ K̃_i‖² − Σ‖K̃_i‖²), at
-    m·B² memory instead of m²·B². With M_i = K_i ∘ Σ_{j≠i} K̃_j the gradient is
-    ∇_i R = −2/((B − 1)²s²d)·(diag(M_i 1) − M_i)z_i.
+    m·B² memory instead of m²·B². With M_i = K_i ∘ Σ_{j≠i} K̃_j, the gradient in the feature y_i that the
+    kernel sees is −2/((B − 1)²s²d)·(diag(M_i 1) − M_i)y_i.
 
     Args:
-        bandwidth: s. The paper does not state it.
+        bandwidth: s.
+        relative: whether s is in units of σ_i, read as (σ_i² + 10⁻⁶)^½.
         fourier: number of random Fourier frequencies that replace the exact kernel, whose cost then grows
             linearly in B: K ≈ ΦΦᵀ with Φ = D^{−½}(cos ωz, sin ωz), ω ~ N(0, 1/(s² d)), with an error of about
             D^{−½}. Default: exact.
@@ -39,17 +48,19 @@ class HSIC(FeatureRegulariser):
 
     couples_samples = True
 
-    def __init__(self, bandwidth: float = 1.0, fourier: int | None = None, seed: int = 0) -> None:
+    def __init__(
+        self, bandwidth: float = 1.0, relative: bool = True, fourier: int | None = None, seed: int = 0
+    ) -> None:
         super().__init__()
         if not bandwidth > 0:
             raise OptionError(f"HSIC: bandwidth must be above 0: got {bandwidth}")
         if fourier is not None and fourier < 1:
             raise OptionError(f"HSIC: fourier must be at least 1 frequency: got {fourier}")
-        self.bandwidth, self.fourier, self.seed = float(bandwidth), fourier, seed
+        self.bandwidth, self.relative, self.fourier, self.seed = float(bandwidth), relative, fourier, seed
 
     def value(self, z: Float[Tensor, "batch *state"]) -> Float[Tensor, ""]:
-        self.check_batch(z)
-        rows = self._rows(z)
+        rows, scale = self._rows(z)
+        rows = rows / scale
         if self.fourier is None:
             kernels = centred(self._kernels(rows))
             total = kernels.sum(0).square().sum() - kernels.square().sum()
@@ -57,30 +68,40 @@ class HSIC(FeatureRegulariser):
             features = self._features(rows)
             features = features - features.mean(1, keepdim=True)
             joint = features.transpose(0, 1).flatten(1)
-            # ΦΦᵀ or ΦᵀΦ: the same norm, whichever is smaller.
-            both = joint @ joint.T if joint.shape[0] < joint.shape[1] else joint.T @ joint
-            total = both.square().sum() - (features.mT @ features).square().sum()
+            total = gram_norm(joint) - gram_norm(features)
         return total / (2 * (z.shape[0] - 1) ** 2)
 
     def gradient(self, z: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
         if self.fourier is not None:
             return super().gradient(z)
-        self.check_batch(z)
-        rows = self._rows(z)
+        rows, scale = self._rows(z)
+        rows = rows / scale
         kernels = self._kernels(rows)
         middle = centred(kernels)
         weights = kernels * (middle.sum(0) - middle)
         pulled = weights.sum(2, keepdim=True) * rows - weights @ rows
         gradient = pulled * (-2 / ((z.shape[0] - 1) * self.bandwidth) ** 2 / rows.shape[2])
+        if self.relative:
+            # y = x/σ(x), and x is centred: dy = dx/σ − y⟨y, dx⟩/(σBd).
+            along = (gradient * rows).sum((1, 2), keepdim=True) / (rows.shape[1] * rows.shape[2])
+            gradient = (gradient - along * rows) / scale
         return gradient.transpose(0, 1).reshape(z.shape)
 
-    @staticmethod
-    def _rows(z: Tensor) -> Float[Tensor, "feature batch position"]:
-        return z.transpose(0, 1).flatten(2) if z.dim() > 2 else z.T.unsqueeze(2)
+    def _rows(
+        self, z: Tensor
+    ) -> tuple[Float[Tensor, "feature batch position"], Float[Tensor, "feature 1 1"]]:
+        """The centred features, and what the kernel divides them by.
+
+        Centring leaves distances as they are, but not their rounding: products of large means would cancel.
+        """
+        self.check_batch(z)
+        rows = z.transpose(0, 1).flatten(2) if z.dim() > 2 else z.T.unsqueeze(2)
+        rows = rows - rows.mean(1, keepdim=True)
+        if not self.relative:
+            return rows, rows.new_ones(rows.shape[0], 1, 1)
+        return rows, (rows.square().mean((1, 2), keepdim=True) + FLOOR).sqrt()
 
     def _kernels(self, rows: Float[Tensor, "feature batch position"]) -> Float[Tensor, "feature batch batch"]:
-        # Distances do not change, but their rounding does: products of large means would cancel.
-        rows = rows - rows.mean(1, keepdim=True)
         size = rows.square().sum(2)
         distance = size.unsqueeze(2) + size.unsqueeze(1) - 2 * rows @ rows.mT
         return (distance.clamp_min(0) / (-2 * self.bandwidth**2 * rows.shape[2])).exp()
@@ -95,13 +116,21 @@ class HSIC(FeatureRegulariser):
         return torch.cat((phases.cos(), phases.sin()), 2) / math.sqrt(self.fourier)
 
     def extra_repr(self) -> str:
-        return f"bandwidth={self.bandwidth:g}" + (f", fourier={self.fourier}" if self.fourier else "")
+        fourier = "" if self.fourier is None else f", fourier={self.fourier}"
+        return f"bandwidth={self.bandwidth:g}, relative={self.relative}{fourier}"
 
 
 def centred(kernels: Float[Tensor, "feature batch batch"]) -> Float[Tensor, "feature batch batch"]:
     """HKH for every kernel matrix."""
     rows = kernels.mean(2, keepdim=True)
     return kernels - rows - rows.mT + rows.mean(1, keepdim=True)
+
+
+def gram_norm(features: Float[Tensor, "*feature batch double"]) -> Float[Tensor, ""]:
+    """‖ΦΦᵀ‖² = ‖ΦᵀΦ‖², by the smaller of the two."""
+    batch, size = features.shape[-2:]
+    gram = features @ features.mT if batch < size else features.mT @ features
+    return gram.square().sum()
 
 
 @lru_cache(maxsize=16)

@@ -58,8 +58,8 @@ class FeatureRegulariser(nn.Module, metaclass=CheckedOptions):
         if self.couples_samples and z.shape[0] < 2:
             raise InputError(
                 f"{type(self).__name__} compares the samples of a batch, so it needs at least 2: got "
-                f"{z.shape[0]}; use a larger batch, or a regulariser of single samples (FeatureDecay, "
-                "FeatureSparsity, Incay)"
+                f"{z.shape[0]}; use a larger batch (another batch size, if it is the last of the data), or a "
+                "regulariser of single samples (FeatureDecay, FeatureSparsity, Incay)"
             )
 
 

@@ -39,9 +39,11 @@ def _scatter(axes: Any, rows: list[Row], positions: list[float]) -> None:
         axes.plot(
             [x for x, _ in chosen], [row.accuracy for _, row in chosen], marker=marker, ls=style, label=kind
         )
+        # Points of one kind are written above, of the other below, so that neighbours can be read.
+        offset = (6, 6) if kind == "unrolled" else (6, -14)
         for x, row in chosen:
             axes.annotate(
-                row.label.split(", ")[1], (x, row.accuracy), xytext=(6, 6), textcoords="offset points"
+                row.label.split(", ")[1], (x, row.accuracy), xytext=offset, textcoords="offset points"
             )
-    axes.margins(0.15)
+    axes.margins(0.25, 0.15)
     axes.grid(alpha=0.3)
