@@ -32,6 +32,7 @@ from geq.analysis.result import Bound, Result, Table, shown
 from geq.analysis.subject import Subject
 from geq.equilibrium import Equilibrium
 from geq.problem import Conv2d, HiddenProblem, Operator
+from geq.problem.enclosure import wrapped
 from geq.problem.similarity import PEAK_CURVATURE
 from geq.training.tolerance import measured_failures
 
@@ -166,13 +167,14 @@ class WeightNorms:
 
 def frobenius(weight: Tensor, operator: Operator) -> float:
     """‖A‖_F² of the unrolled matrix: every tap counts as often as it meets a pixel."""
+    weight = weight.detach()
     if not isinstance(operator, Conv2d):
         return float(weight.square().sum())
     height, width = operator.grid
-    counts = weight.new_full(weight.shape[2:], height * width)
-    if operator.padding == "zeros":
-        offsets = (torch.arange(weight.shape[-1]) - weight.shape[-1] // 2).abs().to(weight.dtype)
-        counts = (height - offsets).clamp_min(0)[:, None] * (width - offsets).clamp_min(0)[None, :]
+    if operator.padding == "circular":
+        return height * width * float(wrapped(weight, height, width).square().sum())
+    offsets = (torch.arange(weight.shape[-1]) - weight.shape[-1] // 2).abs().to(weight.dtype)
+    counts = (height - offsets).clamp_min(0)[:, None] * (width - offsets).clamp_min(0)[None, :]
     return float((weight.square() * counts).sum())
 
 
