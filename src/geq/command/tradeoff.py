@@ -69,11 +69,10 @@ def show(rows: list[Row], title: str, console: Any) -> None:
     from rich import box
     from rich.table import Table
 
-    table = Table(
-        box=box.SIMPLE_HEAD, title=title, caption="times are for one image, in batches as in training"
-    )
+    caption = "times are for one image, in batches as in training"
+    table = Table(box=box.SIMPLE_HEAD, title=title, caption=caption, padding=(0, 1), collapse_padding=True)
     table.add_column("training", no_wrap=True)
-    for name in ("accuracy\n%", "inference\nms", "backward\nms", "residual\n", "steps\n", "trained\ns"):
+    for name in ("accuracy\n%", "inference\nms", "backward\nms", "residual\n", "steps\n", "time\ns"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(

@@ -9,41 +9,48 @@ from typing import Any
 from geq.training.durable import write_durably
 from geq.training.tradeoff import Row
 
+KINDS = {"unrolled": ("C0", "o", (6, 6)), "IFT": ("C1", "s", (6, -14))}
+"""Colour, marker, and where the label of a point stands: above or below, so that neighbours can be read."""
+
 
 def draw_tradeoff(rows: list[Row], path: Path, title: str) -> None:
-    """Accuracy against time on the left, against the residual on the right; a point per setting."""
+    """Accuracy against time on the left, the residual of each setting on the right."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(12, 4.8), layout="constrained")
     FigureCanvasAgg(figure)
     figure.suptitle(title)
-    left, right = figure.subplots(1, 2, sharey=True)
-    _scatter(left, rows, [row.inference + row.back_propagation for row in rows])
-    left.set_xlabel("inference + back-propagation, ms per image")
-    left.set_ylabel("test accuracy, %")
-    left.set_xlim(left=0)
-    _scatter(right, rows, [row.residual for row in rows])
-    right.set_xscale("log")
-    right.set_xlabel("relative residual of the state")
-    left.legend(loc="lower right")
+    left, right = figure.subplots(1, 2)
+    _accuracy(left, rows)
+    _residual(right, rows)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110)
     write_durably(path, buffer.getvalue())
 
 
-def _scatter(axes: Any, rows: list[Row], positions: list[float]) -> None:
-    for kind, marker in (("unrolled", "o"), ("IFT", "s")):
-        chosen = [(x, row) for x, row in zip(positions, rows, strict=True) if row.label.startswith(kind)]
+def _accuracy(axes: Any, rows: list[Row]) -> None:
+    for kind, (colour, marker, offset) in KINDS.items():
+        chosen = [row for row in rows if row.label.startswith(kind)]
+        times = [row.inference + row.back_propagation for row in chosen]
         style = "-" if kind == "unrolled" else "none"
-        axes.plot(
-            [x for x, _ in chosen], [row.accuracy for _, row in chosen], marker=marker, ls=style, label=kind
-        )
-        # Points of one kind are written above, of the other below, so that neighbours can be read.
-        offset = (6, 6) if kind == "unrolled" else (6, -14)
-        for x, row in chosen:
-            axes.annotate(
-                row.label.split(", ")[1], (x, row.accuracy), xytext=offset, textcoords="offset points"
-            )
-    axes.margins(0.25, 0.15)
+        axes.plot(times, [row.accuracy for row in chosen], color=colour, marker=marker, ls=style, label=kind)
+        for time, row in zip(times, chosen, strict=True):
+            setting = row.label.split(", ")[1]
+            axes.annotate(setting, (time, row.accuracy), xytext=offset, textcoords="offset points")
+    axes.set_xlabel("inference + back-propagation, ms per image")
+    axes.set_ylabel("test accuracy, %")
+    axes.margins(0.2, 0.15)
+    axes.set_xlim(left=0)
+    axes.legend(loc="lower right")
     axes.grid(alpha=0.3)
+
+
+def _residual(axes: Any, rows: list[Row]) -> None:
+    colours = [next(c for kind, (c, _, _) in KINDS.items() if row.label.startswith(kind)) for row in rows]
+    bars = axes.barh([row.label for row in rows], [row.residual for row in rows], color=colours)
+    axes.bar_label(bars, [f"{row.residual:.1e}" for row in rows], padding=4)
+    axes.set_xscale("log")
+    axes.margins(x=0.25)
+    axes.invert_yaxis()
+    axes.set_xlabel("relative residual of the state")
