@@ -15,6 +15,7 @@ COMMANDS: dict[str, str] = {
     "evaluate": "measure the trained network of a run",
     "analyze": "certificates of a run's equilibria, and the theory's bounds on real data",
     "explain": "show what a network looks at, and how its equilibria explain an image",
+    "theorems": "check the theorems of OptEq on random layers",
     "predict": "classify image files with the trained network of a run",
     "runs": "list the runs",
     "compare": "show in what runs differ, and what came of it",

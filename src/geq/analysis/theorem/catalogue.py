@@ -14,6 +14,7 @@ from geq.analysis.theorem import (
     lemma_1,
     lemma_2,
     lemma_3,
+    sam,
     table_1,
     theorem_1,
     theorem_2,
@@ -25,7 +26,8 @@ from geq.analysis.theorem.lemma_1 import FeedForward
 from geq.analysis.theorem.result import TheoremCheck
 from geq.analysis.theorem.unit import Unit
 from geq.error import unknown_name
-from geq.problem import LeakyPenalty, NonNegative, Penalty, TanhPenalty
+from geq.gradient import SAM
+from geq.problem import FeatureDecay, LeakyPenalty, NonNegative, Penalty, TanhPenalty
 
 ACTIVATIONS: tuple[Callable[[], Penalty], ...] = (NonNegative, lambda: LeakyPenalty(0.1), TanhPenalty)
 
@@ -111,6 +113,15 @@ def _regularised(seed: int) -> TheoremCheck:
     )
 
 
+def _averaged(seed: int) -> TheoremCheck:
+    """z = WᵀWz + a with WWᵀ = I and Wa = 0: every a + Wᵀy is a fixed point, and a the smallest of them."""
+    generator = Instance(seed).generator
+    W = torch.linalg.qr(Instance.normal(generator, 5, 2)).Q.T
+    start, a = Instance.normal(generator, 3, 5), Instance.normal(generator, 3, 5)
+    a = a - a @ W.T @ W
+    return sam.theorem5(lambda z: z @ W.T @ W + a, SAM(1, FeatureDecay()), start, a, (10, 100, 1000))
+
+
 def _contained(seed: int) -> TheoremCheck:
     alpha = 1.0 if seed % 2 else 0.5
     return lemma_2.check_lemma_2(
@@ -139,6 +150,7 @@ THEOREMS: dict[str, Theorem] = {
     "table-1-affine": Theorem("A⁻¹∘f∘A has the minimisers of φ∘A as fixed points", _change_of_variable),
     "table-1-matrix": Theorem("a matrix S in place of σ gives a quadratic φ", _multivariate),
     "theorem-4": Theorem(theorem_4.CLAIM, _regularised),
+    "theorem-5": Theorem("z^k of SAM → argmin R on Fix(T)", _averaged),
     "lemma-1": Theorem(
         lemma_1.CLAIM, lambda seed: lemma_1.check_lemma_1(Instance(seed).network(), seed=seed)
     ),

@@ -1,0 +1,77 @@
+"""``geq theorems``: the statements of the OptEq paper, checked on random layers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from geq.command.option import parse
+from geq.error import OptionError, unknown_name
+
+
+def declare(parser: Any) -> None:
+    parser.add_argument("--only", type=str | None, default=None, help="names, separated by commas")
+    parser.add_argument("--seeds", type=int, default=3, help="random instances of each statement")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def main(arguments: list[str]) -> int:
+    asked = parse("theorems", "Check the theorems of OptEq on random layers.", arguments, declare)
+    if asked.seeds < 1:
+        raise OptionError(f"--seeds must be at least 1: got {asked.seeds}")
+    from geq.analysis.theorem.catalogue import THEOREMS
+
+    names = list(THEOREMS) if asked.only is None else [name.strip() for name in asked.only.split(",")]
+    for name in names:
+        if name not in THEOREMS:
+            raise unknown_name("theorem", name, THEOREMS)
+    rows = []
+    for name in progress(names, quiet=asked.json):
+        checks = [THEOREMS[name].check(seed) for seed in range(asked.seeds)]
+        rows.append(
+            {
+                "name": name,
+                "claim": THEOREMS[name].claim,
+                "instances": len(checks),
+                "largest_error": max(check.largest_error for check in checks),
+                "holds": all(check.holds for check in checks),
+                "failures": [check.verdict for check in checks if not check.holds],
+            }
+        )
+    if asked.json:
+        print(json.dumps(rows, ensure_ascii=False, indent=2))
+    else:
+        show(rows)
+    return 0 if all(row["holds"] for row in rows) else 1
+
+
+def progress(names: list[str], quiet: bool) -> Iterable[str]:
+    from rich.progress import track
+
+    return track(names, description="checking", transient=True, disable=quiet)
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="the theorems of OptEq on random layers", box=box.SIMPLE_HEAD)
+    table.add_column("statement", no_wrap=True)
+    table.add_column("claim")
+    table.add_column("instances", justify="right")
+    table.add_column("largest error", justify="right")
+    table.add_column("verdict")
+    for row in rows:
+        verdict = "[green]holds[/]" if row["holds"] else "[red]fails[/]"
+        table.add_row(
+            row["name"], row["claim"], str(row["instances"]), f"{row['largest_error']:.1e}", verdict
+        )
+    console = Console()
+    if not console.is_terminal:
+        console.width = max(console.width, 140)
+    console.print(table)
+    for row in rows:
+        for failure in row["failures"]:
+            console.print(f"{row['name']}: {failure}", markup=False)
