@@ -1,0 +1,178 @@
+"""Claims of the papers as data, and the judgement of them by paired seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from geq.error import InputError
+from geq.experiment.record import Record
+
+Verdict = Literal["holds", "fails", "undecided at this scale", "not run"]
+FEWEST_SEEDS = 3
+"""Fewer paired seeds give no verdict."""
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One arm is better than another by more than ``at_least``.
+
+    Args:
+        text: the claim as a person says it.
+        better_arm, worse_arm: by name.
+        metric: key of the records' metrics.
+        published_difference: better − worse as the paper has it (worse − better where lower is better, so
+            that above 0 always speaks for the claim); None where the paper gives no number.
+        at_least: the difference that must be exceeded. Below 0: "not worse by more than".
+        lower_is_better: of the metric.
+        ours: this project asks it, no paper claims it (as for the γ = 0 control).
+    """
+
+    text: str
+    better_arm: str
+    worse_arm: str
+    metric: str
+    published_difference: float | None = None
+    at_least: float = 0.0
+    lower_is_better: bool = False
+    ours: bool = False
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A claim with what the records say.
+
+    Args:
+        claim: what is judged.
+        differences: paired seed -> difference; above 0 speaks for the claim.
+        mean: of them; None without any.
+        low, high: 95 % Student interval of the mean; None with fewer than two.
+        seeds: the paired seeds with a number.
+        verdict: what follows.
+        reason: why there is no verdict, or "".
+    """
+
+    claim: Claim
+    differences: dict[int, float]
+    mean: float | None
+    low: float | None
+    high: float | None
+    seeds: tuple[int, ...]
+    verdict: Verdict
+    reason: str = ""
+
+
+def judge(claim: Claim, records: Iterable[Record]) -> Judgement:
+    """The paired differences of the claim's two arms, their interval and the verdict.
+
+    Seeds that only one arm has are left out. A run whose metric is not finite leaves the claim undecided:
+    without it, what remains would be a choice of the lucky runs.
+    """
+    chosen = [record for record in records if record.arm in (claim.better_arm, claim.worse_arm)]
+    for arm in (claim.better_arm, claim.worse_arm):
+        kinds = {(r.experiment, r.scale, r.config_hash) for r in chosen if r.arm == arm}
+        if len(kinds) > 1:
+            raise InputError(
+                f"the records of arm {arm!r} must be of one experiment, scale and configuration: got "
+                f"{', '.join('/'.join(kind) for kind in sorted(kinds))}; see geq.experiment.plan.usable"
+            )
+    better, worse = (
+        {r.seed: r.metrics[claim.metric] for r in chosen if r.arm == arm and claim.metric in r.metrics}
+        for arm in (claim.better_arm, claim.worse_arm)
+    )
+    sign = -1.0 if claim.lower_is_better else 1.0
+    differences, undefined = {}, []
+    for seed in sorted(better.keys() & worse.keys()):
+        if is_number(better[seed]) and is_number(worse[seed]):
+            differences[seed] = sign * (better[seed] - worse[seed])
+        else:
+            undefined.append(seed)
+    mean, low, high = interval(list(differences.values()))
+    verdict, reason = decide(claim, mean, low, high, len(differences), undefined)
+    return Judgement(claim, differences, mean, low, high, tuple(differences), verdict, reason)
+
+
+def decide(
+    claim: Claim,
+    mean: float | None,
+    low: float | None,
+    high: float | None,
+    seeds: int,
+    undefined: list[int],
+) -> tuple[Verdict, str]:
+    if undefined:
+        listed = ", ".join(map(str, undefined))
+        return "undecided at this scale", f"{claim.metric} is not a number with seed {listed}"
+    if mean is None:
+        return "not run", "no seed was run with both arms"
+    if seeds < FEWEST_SEEDS or low is None or high is None:
+        return "undecided at this scale", f"{seeds} paired seeds; a verdict needs {FEWEST_SEEDS}"
+    if low > claim.at_least:
+        return "holds", ""
+    if high < claim.at_least:
+        return "fails", ""
+    return "undecided at this scale", f"the interval contains {claim.at_least:g}"
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)
+
+
+def interval(values: list[float]) -> tuple[float | None, float | None, float | None]:
+    """Mean and Student's interval of it.
+
+    >>> interval([1.0]), interval([])
+    ((1.0, None, None), (None, None, None))
+    """
+    if not values:
+        return None, None, None
+    mean = math.fsum(values) / len(values)
+    spread = deviation(values)
+    if spread is None:
+        return mean, None, None
+    half = student_quantile(len(values) - 1) * spread / math.sqrt(len(values))
+    return mean, mean - half, mean + half
+
+
+def deviation(values: list[float]) -> float | None:
+    """The standard deviation of a sample (n − 1); None with fewer than two values.
+
+    >>> deviation([1.0, 3.0])
+    1.4142135623730951
+    """
+    if len(values) < 2:
+        return None
+    mean = math.fsum(values) / len(values)
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+
+
+def student_quantile(freedom: int, confidence: float = CONFIDENCE) -> float:
+    """t with P(|T| ≤ t) = ``confidence`` for Student's T.
+
+    >>> round(student_quantile(2), 3), round(student_quantile(4), 3)
+    (4.303, 2.776)
+    """
+    low, high = 0.0, 1.0
+    while student_probability(high, freedom) < confidence:
+        high *= 2
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if student_probability(middle, freedom) < confidence else (low, middle)
+    return (low + high) / 2
+
+
+def student_probability(t: float, freedom: int) -> float:
+    """P(|T| ≤ t); a finite sum in θ = arctan(t/√ν) for whole degrees of freedom ν."""
+    theta = math.atan(t / math.sqrt(freedom))
+    sine, cosine = math.sin(theta), math.cos(theta)
+    odd = freedom % 2
+    term = cosine if odd else 1.0
+    total = 0.0
+    for k in range(2 if odd else 1, freedom, 2):
+        total += term
+        term *= cosine**2 * k / (k + 1)
+    return 2 / math.pi * (theta + sine * total) if odd else sine * total

@@ -1,0 +1,148 @@
+"""The record of one finished run: a line of JSON in ``results/SCALE/EXPERIMENT.jsonl``.
+
+Accuracies, mIoU and the like are in %, as in the log of a run; a number that is not finite is null.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from geq.analysis.result import finite
+from geq.error import CheckpointError, InputError
+from geq.model.config import from_json
+from geq.training.durable import explained_write_errors, write_durably
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run of one arm of an experiment.
+
+    Args:
+        experiment, scale, arm, seed: what was run.
+        config_hash: of all that the result depends on, but for the seed: records with different ones are
+            different experiments.
+        config: the options of the training.
+        commit: of the code, with "+changes" where files differed from it; None outside of git.
+        versions: package -> version.
+        machine: "cpu", "cores" and "device".
+        epochs: the lines of the run's log, one per epoch.
+        metrics: what came of it: "test_accuracy", "parameters", and what the experiment measures besides.
+        solver: mean "evaluations" of the maps, worst "residual", share "converged"; empty without equilibria.
+        cpu_seconds, wall_seconds: of the training.
+        finished: when, in ISO form.
+    """
+
+    experiment: str
+    scale: str
+    arm: str
+    seed: int
+    config_hash: str
+    config: dict[str, Any]
+    commit: str | None
+    versions: dict[str, Any]
+    machine: dict[str, Any]
+    epochs: list[dict[str, Any]]
+    metrics: dict[str, Any]
+    solver: dict[str, Any]
+    cpu_seconds: float
+    wall_seconds: float
+    finished: str
+    format: int = field(default=FORMAT)
+
+    def line(self) -> str:
+        """The record as one line of JSON."""
+        return json.dumps(finite(asdict(self)), ensure_ascii=False, allow_nan=False, sort_keys=True)
+
+    @classmethod
+    def from_line(cls, line: str) -> Record:
+        """The inverse; an :class:`~geq.error.InputError` says what is wrong with a foreign line."""
+        try:
+            values = json.loads(line)
+        except ValueError as problem:
+            raise InputError(f"not JSON ({problem})") from None
+        if not isinstance(values, dict):
+            raise InputError(f"a record must be a JSON object: got {type(values).__name__}")
+        if values.get("format") != FORMAT:
+            raise InputError(f"a record of this version has format {FORMAT}: got {values.get('format')!r}")
+        names, hints = {item.name for item in fields(cls)}, get_type_hints(cls)
+        for what, found in (("misses", names - set(values)), ("has unknown fields", set(values) - names)):
+            if found:
+                raise InputError(f"the record {what}: {', '.join(sorted(found))}")
+        try:
+            read = {name: checked(hints[name], values[name], name) for name in names}
+        except CheckpointError as problem:
+            raise InputError(str(problem)) from None
+        return cls(**read)
+
+
+def checked(hint: Any, value: Any, name: str) -> Any:
+    """``value`` if it has the type of the field; what is inside of a mapping may be anything."""
+    outer = getattr(hint, "__origin__", None)
+    if outer in (dict, list):
+        rows = value if outer is list and isinstance(value, list) else [value]
+        if not isinstance(value, outer) or not all(isinstance(row, dict) for row in rows):
+            raise InputError(f"{name} must be {'a list of objects' if outer is list else 'an object'}")
+        return value
+    return from_json(hint, value, name)
+
+
+def record_path(results: str | Path, scale: str, experiment: str) -> Path:
+    return Path(results) / scale / f"{experiment}.jsonl"
+
+
+def read_records(path: str | Path) -> tuple[list[Record], list[str]]:
+    """The records of a file, or of all ``.jsonl`` files below a folder, and a complaint for every line that
+    is none. A file that is not there holds none.
+    """
+    path = Path(path)
+    files = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path] if path.exists() else []
+    records: list[Record] = []
+    complaints: list[str] = []
+    for file in files:
+        try:
+            lines = file.read_bytes().decode(errors="replace").split("\n")
+        except OSError as problem:
+            complaints.append(f"{file} cannot be read: {problem.strerror}")
+            continue
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                records.append(Record.from_line(line))
+            except InputError as problem:
+                complaints.append(f"{file}, line {number}: {problem}")
+    return records, complaints
+
+
+def add_record(path: Path, record: Record) -> None:
+    """Put a record at the end of a file; lines that are there stay as they are, whatever they hold.
+
+    The file is replaced in one step, under a lock, so that several jobs of a cluster can write it.
+    """
+    with explained_write_errors(path, "The run itself is kept; call the same command again."):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with exclusively(path.with_name(f".{path.name}.lock")):
+            before = path.read_bytes() if path.exists() else b""
+            if before and not before.endswith(b"\n"):
+                before += b"\n"  # someone's broken line must not swallow ours
+            write_durably(path, before + (record.line() + "\n").encode())
+
+
+@contextmanager
+def exclusively(lock: Path) -> Iterator[None]:
+    """One process at a time; the system frees the lock when a process dies."""
+    try:
+        import fcntl
+    except ImportError:  # Windows: no such lock
+        yield
+        return
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

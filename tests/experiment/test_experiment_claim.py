@@ -1,0 +1,122 @@
+"""The verdicts, on records made up so that the answer is known."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from geq.error import InputError
+from geq.experiment.claim import Claim, judge, student_quantile
+from geq.experiment.record import Record
+
+CLAIM = Claim("a is better than b", "a", "b", "test_accuracy", 1.0)
+
+
+def record(arm: str, seed: int, value: Any, **changes: Any) -> Record:
+    values: dict[str, Any] = {
+        "experiment": "made-up",
+        "scale": "small",
+        "arm": arm,
+        "seed": seed,
+        "config_hash": f"{arm}00000000000",
+        "config": {"model": arm},
+        "commit": None,
+        "versions": {"geq": "0"},
+        "machine": {"cpu": "none", "cores": 1, "device": "cpu"},
+        "epochs": [],
+        "metrics": {"test_accuracy": value},
+        "solver": {},
+        "cpu_seconds": 1.0,
+        "wall_seconds": 1.0,
+        "finished": "2026-01-01T00:00:00Z",
+    }
+    return Record(**{**values, **changes})
+
+
+def pairs(differences: list[float], shared: float = 5.0) -> list[Record]:
+    """Runs whose accuracy varies much from seed to seed, but alike in both arms."""
+    base = [70 + shared * math.sin(3 * seed) for seed in range(len(differences))]
+    better = [record("a", seed, base[seed] + d) for seed, d in enumerate(differences)]
+    return better + [record("b", seed, base[seed]) for seed in range(len(differences))]
+
+
+def test_a_true_difference_holds() -> None:
+    found = judge(CLAIM, pairs([1.0, 1.2, 0.8, 1.1, 0.9]))
+    assert found.verdict == "holds"
+    assert found.seeds == (0, 1, 2, 3, 4)
+    assert found.mean == pytest.approx(1.0)
+    half = student_quantile(4) * math.sqrt(0.025 / 5)
+    assert found.low == pytest.approx(1 - half)
+    assert found.high == pytest.approx(1 + half)
+
+
+def test_pairing_is_what_decides() -> None:
+    """The same accuracies with the seeds of one arm exchanged say nothing: the spread between seeds is 5."""
+    records = pairs([1.0, 1.2, 0.8, 1.1, 0.9])
+    theirs = [r for r in records if r.arm == "b"]
+    mixed = [record("a", (r.seed + 2) % 5, r.metrics["test_accuracy"]) for r in records if r.arm == "a"]
+    assert judge(CLAIM, mixed + theirs).verdict == "undecided at this scale"
+
+
+def test_the_opposite_fails() -> None:
+    assert judge(CLAIM, pairs([-1.0, -1.2, -0.8])).verdict == "fails"
+
+
+def test_none_is_undecided() -> None:
+    found = judge(CLAIM, pairs([0.5, -0.6, 0.1, -0.2, 0.3]))
+    assert found.verdict == "undecided at this scale"
+    assert "contains 0" in found.reason
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_never_from_fewer_than_three_seeds(number: int) -> None:
+    found = judge(CLAIM, pairs([9.0, 9.0001][:number]))
+    assert found.verdict == "undecided at this scale"
+    assert found.mean == pytest.approx(9.0, abs=1e-3)
+    assert "needs 3" in found.reason
+
+
+def test_unpaired_seeds_do_not_count() -> None:
+    records = [record("a", seed, 90.0 + seed / 10) for seed in range(5)]
+    assert judge(CLAIM, records).verdict == "not run"
+    records += [record("b", seed, 80.0 + seed / 9) for seed in (3, 4, 5, 6, 7)]
+    found = judge(CLAIM, records)
+    assert found.seeds == (3, 4)
+    assert found.verdict == "undecided at this scale"
+    assert judge(CLAIM, []).verdict == "not run"
+
+
+@pytest.mark.parametrize("broken", [None, math.nan, math.inf])
+def test_a_run_without_a_number_is_not_left_out_in_silence(broken: float | None) -> None:
+    records = [*pairs([1.0, 1.2, 0.8, 1.1]), record("a", 9, broken), record("b", 9, 70.0)]
+    found = judge(CLAIM, records)
+    assert found.verdict == "undecided at this scale"
+    assert "seed 9" in found.reason
+    assert found.mean is not None
+    assert math.isfinite(found.mean)
+
+
+def test_lower_is_better() -> None:
+    claim = Claim("a has the lower KL", "a", "b", "test_accuracy", 0.3, lower_is_better=True)
+    assert judge(claim, pairs([-1.0, -1.2, -0.8])).verdict == "holds"
+
+
+def test_threshold() -> None:
+    records = pairs([-0.3, -0.2, -0.25, -0.35])
+    assert judge(CLAIM, records).verdict == "fails"
+    lenient = Claim("not worse by a point", "a", "b", "test_accuracy", at_least=-1.0)
+    assert judge(lenient, records).verdict == "holds"
+
+
+def test_configurations_are_not_mixed() -> None:
+    records = [*pairs([1.0, 1.2, 0.8]), record("a", 7, 99.0, config_hash="another")]
+    with pytest.raises(InputError, match="one experiment, scale and configuration"):
+        judge(CLAIM, records)
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 3, 4, 5, 9, 10, 30, 101])
+def test_quantiles_are_those_of_scipy(freedom: int) -> None:
+    stats = pytest.importorskip("scipy.stats")
+    assert student_quantile(freedom) == pytest.approx(float(stats.t.ppf(0.975, freedom)), rel=1e-10)
