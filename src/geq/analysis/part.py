@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from geq.analysis.result import Result
-from geq.analysis.subject import Settings, Subject
+from geq.analysis.subject import Progress, Settings, Subject, silent
 from geq.error import CheckpointError, unknown_name
 from geq.training.durable import explained_write_errors, write_durably
 from geq.training.run import RunFolder
@@ -23,10 +23,26 @@ from geq.training.run import RunFolder
 
 @dataclass(frozen=True)
 class Part:
-    """One part: the module that computes it, and one line of help."""
+    """One part.
+
+    Args:
+        module: that computes it.
+        summary: one line of help.
+        uses: the settings that it depends on.
+        lengthy: computed only when asked for by name.
+        piecemeal: it keeps what it computes piece by piece, by itself, and is put together anew every time.
+    """
 
     module: str
     summary: str
+    uses: tuple[str, ...] = ("images", "train_images", "draws", "steps", "margin", "confidence", "seed")
+    lengthy: bool = False
+    piecemeal: bool = False
+
+    def depends_on(self, settings: Settings) -> dict[str, Any]:
+        """The settings that its result depends on, as a file holds them."""
+        values = asdict(settings)
+        return dict(json.loads(json.dumps({name: values[name] for name in self.uses})))
 
 
 PARTS: dict[str, Part] = {
@@ -35,17 +51,40 @@ PARTS: dict[str, Part] = {
     "generalisation": Part("geq.analysis.generalisation", "proposition 2: bounds of the test error"),
     "lipschitz": Part("geq.analysis.lipschitz", "proposition 3: how much outputs move with inputs"),
     "similarity": Part("geq.analysis.similarity", "proposition 4: how alike outputs of two inputs are"),
+    "calibration": Part(
+        "geq.analysis.calibration",
+        "what its probabilities are worth, and whether strange images are noticed",
+        uses=("limit", "bins", "ood", "ood_resize", "train_images", "draws", "seed"),
+    ),
+    "corruption": Part(
+        "geq.analysis.corruption",
+        "accuracy under 19 corruptions at 5 severities",
+        uses=("limit", "reference", "beside", "corrupted", "seed"),
+        lengthy=True,
+        piecemeal=True,
+    ),
+    "attack": Part(
+        "geq.analysis.attack",
+        "accuracy under FGSM and PGD",
+        uses=("limit", "epsilons", "attack_images", "attack_steps", "attack_restarts", "seed"),
+        lengthy=True,
+        piecemeal=True,
+    ),
 }
 """Name -> part, in the order in which they are computed and shown."""
 
-GROUPS: dict[str, tuple[str, ...]] = {"bounds": ("width", "generalisation", "lipschitz", "similarity")}
+GROUPS: dict[str, tuple[str, ...]] = {
+    "bounds": ("width", "generalisation", "lipschitz", "similarity"),
+    "robustness": ("corruption", "attack"),
+    "all": tuple(PARTS),
+}
 """Names that stand for several parts."""
 
 
 def chosen(names: Iterable[str] | None) -> list[str]:
-    """The parts that ``names`` ask for, each once, in the table's order; all of them for None."""
+    """The parts that ``names`` ask for, each once, in the table's order; for None all but the lengthy."""
     if names is None:
-        return list(PARTS)
+        return [name for name, part in PARTS.items() if not part.lengthy]
     asked: set[str] = set()
     for name in names:
         if name not in PARTS and name not in GROUPS:
@@ -71,7 +110,9 @@ def weights_key(folder: RunFolder) -> str:
 
 
 def finished(folder: RunFolder, name: str, settings: Settings) -> Result | None:
-    """The kept result of a part, if it is of these weights and settings."""
+    """The kept result of a part, if it is whole, and of these weights and settings."""
+    if PARTS[name].piecemeal:
+        return None
     path = result_path(folder, name)
     if not path.exists():
         return None
@@ -79,7 +120,9 @@ def finished(folder: RunFolder, name: str, settings: Settings) -> Result | None:
         record = json.loads(path.read_text())
     except (OSError, ValueError):
         return None  # damaged: computed again
-    if record.get("weights") != weights_key(folder) or record.get("settings") != asdict(settings):
+    if record.get("weights") != weights_key(folder) or record.get("settings") != PARTS[name].depends_on(
+        settings
+    ):
         return None
     return Result.from_mapping(record, str(path))
 
@@ -91,6 +134,7 @@ def run_parts(
     report: Callable[[str, Result, bool], None],
     again: bool = False,
     data_root: str | None = None,
+    progress: Progress = silent,
 ) -> dict[str, Result]:
     """Compute the parts that are not there yet; ``report(name, result, new)`` hears of each."""
     key = weights_key(folder)
@@ -100,7 +144,7 @@ def run_parts(
         result = None if again else finished(folder, name, settings)
         new = result is None
         if result is None:
-            subject = subject or Subject(folder, settings, data_root)
+            subject = subject or Subject(folder, settings, data_root, again, progress)
             began = time.perf_counter()
             result = import_module(PARTS[name].module).analyse(subject)
             assert isinstance(result, Result)
@@ -114,7 +158,7 @@ def keep(folder: RunFolder, name: str, result: Result, key: str, settings: Setti
     record: dict[str, Any] = {
         "part": name,
         "weights": key,
-        "settings": asdict(settings),
+        "settings": PARTS[name].depends_on(settings),
         "seconds": round(seconds, 2),
         **result.as_mapping(),
     }

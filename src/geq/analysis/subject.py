@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geq.data.dataset import Split
+from geq.data.dataset import Dataset, Labelled, Split
+from geq.data.loader import BatchLoader
 from geq.equilibrium import Equilibrium
 from geq.error import InputError, OptionError
 from geq.gradient import Implicit
@@ -18,6 +20,13 @@ from geq.solver import Anderson
 from geq.training.ingredient import evaluation_loader, open_split
 from geq.training.run import RunFolder
 from geq.training.tolerance import measured_failures
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is under way, how much of it is done and how much there will be."""
+
+
+def silent(what: str, done: int, total: int) -> None:
+    """A progress that nobody watches."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +41,15 @@ class Settings:
         margin: η of the margin loss.
         confidence: δ of a bound that holds with probability 1 − δ.
         seed: of everything random.
+        limit: most test images for calibration and corruptions, equally many of each class; None is all.
+        bins: of equal width, of the reliability diagram.
+        ood: dataset of images unlike the training data.
+        ood_resize: bring images of that dataset to the network's size and channels.
+        reference: folder of the run that corruption errors are divided by.
+        beside: folders of more runs, shown beside.
+        corrupted: folder of files like CIFAR-10-C; without one the corruptions are computed.
+        epsilons: radii of the attacks, in steps of an 8-bit pixel.
+        attack_images, attack_steps, attack_restarts: most images, steps and starts of an attack.
     """
 
     images: int = 16
@@ -41,11 +59,32 @@ class Settings:
     margin: float = 0.1
     confidence: float = 0.05
     seed: int = 0
+    limit: int | None = None
+    bins: int = 15
+    ood: str | None = None
+    ood_resize: bool = False
+    reference: str | None = None
+    beside: tuple[str, ...] = ()
+    corrupted: str | None = None
+    epsilons: tuple[float | int, ...] = (1, 2, 4, 8)
+    attack_images: int = 200
+    attack_steps: int = 10
+    attack_restarts: int = 1
 
     def __post_init__(self) -> None:
         for name in ("images", "train_images", "draws", "steps"):
             if getattr(self, name) < 2:
                 raise OptionError(f"{name} must be at least 2: got {getattr(self, name)}")
+        for name in ("bins", "attack_images", "attack_steps", "attack_restarts"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"{name} must be at least 1: got {getattr(self, name)}")
+        if self.limit is not None and self.limit < 1:
+            raise OptionError(f"limit must be at least 1: got {self.limit}")
+        if not self.epsilons or not all(0 < epsilon <= 255 for epsilon in self.epsilons):
+            raise OptionError(
+                "epsilons must be radii in steps of an 8-bit pixel, above 0 and up to 255: "
+                f"got {self.epsilons}"
+            )
         if not self.margin > 0 or not 0 < self.confidence < 1:
             raise OptionError(
                 f"margin must be above 0 and confidence in (0, 1): got {self.margin}, {self.confidence}"
@@ -53,10 +92,26 @@ class Settings:
 
 
 class Subject:
-    """A run under analysis."""
+    """A run under analysis.
 
-    def __init__(self, folder: RunFolder, settings: Settings, data_root: str | None = None) -> None:
+    Args:
+        folder: of the run.
+        settings: of the analysis.
+        data_root: of the datasets.
+        again: compute anew what a part has kept of its way.
+        progress: of what takes long.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        settings: Settings,
+        data_root: str | None = None,
+        again: bool = False,
+        progress: Progress = silent,
+    ) -> None:
         self.folder, self.settings = folder, settings
+        self.data_root, self.again, self.progress = data_root, again, progress
         self.options = replace(folder.options(), data_root=data_root)
         self.model = Network.from_pretrained(folder.model)
 
@@ -71,6 +126,24 @@ class Subject:
         loader = evaluation_loader(dataset, batch_size=count, statistics=self.folder.data().statistics)
         images, labels = next(iter(loader))
         return images.double(), labels
+
+    def labelled(self, split: Split) -> Labelled:
+        """A split with one label per image; an error where pixels are labelled."""
+        dataset = open_split(self.options, split)
+        if not isinstance(dataset, Labelled):
+            raise InputError(
+                f"{self.folder.path} labels pixels, and this part needs one label per image: "
+                f"{dataset.name} has masks; choose a run that classifies images"
+            )
+        return dataset
+
+    def loader(self, dataset: Dataset) -> BatchLoader:
+        """Every image once, in order, normalised as in training."""
+        return evaluation_loader(dataset, statistics=self.folder.data().statistics)
+
+    def beside(self, path: str) -> Subject:
+        """Another run, looked at in the same way."""
+        return Subject(RunFolder.find(path), self.settings, self.data_root, False, self.progress)
 
     @cached_property
     def layers(self) -> dict[str, Equilibrium]:

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from geq.command.option import parse
+from geq.error import OptionError
 
 SUMMARY = """Analyse the trained network of a run: what its weights prove, and how the theory's bounds fare.
 
@@ -40,6 +41,39 @@ def declare(parser: Any) -> None:
     parser.add_argument("--margin", type=float, default=usual.margin, help="η of the margin loss")
     parser.add_argument("--confidence", type=float, default=usual.confidence, help="δ of the bounds")
     parser.add_argument("--seed", type=int, default=usual.seed, help="of everything random")
+    parser.add_argument(
+        "--limit", type=int | None, default=None, help="most test images for calibration and robustness"
+    )
+    parser.add_argument("--bins", type=int, default=usual.bins, help="of the reliability diagram")
+    parser.add_argument(
+        "--ood", type=str | None, default=None, help="calibration: dataset of images unlike the training data"
+    )
+    parser.add_argument(
+        "--ood_resize", action="store_true", help="bring its images to the network's size and channels"
+    )
+    parser.add_argument(
+        "--reference", type=str | None, default=None, help="corruption: run that errors are divided by"
+    )
+    parser.add_argument(
+        "--beside", type=str | None, default=None, help="corruption: more runs, separated by commas"
+    )
+    parser.add_argument(
+        "--corrupted",
+        type=str | None,
+        default=None,
+        help="corruption: folder of files like CIFAR-10-C (see geq data corrupt); by default computed",
+    )
+    parser.add_argument(
+        "--epsilons",
+        type=str,
+        default=",".join(f"{epsilon:g}" for epsilon in usual.epsilons),
+        help="attack: radii in steps of an 8-bit pixel, separated by commas",
+    )
+    parser.add_argument("--attack_images", type=int, default=usual.attack_images, help="attack: most images")
+    parser.add_argument("--attack_steps", type=int, default=usual.attack_steps, help="attack: steps of PGD")
+    parser.add_argument(
+        "--attack_restarts", type=int, default=usual.attack_restarts, help="attack: starts of PGD"
+    )
     parser.add_argument("--data_root", type=str | None, default=None, help="folder of the datasets")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
 
@@ -52,21 +86,91 @@ def main(arguments: list[str]) -> int:
     from geq.analysis.subject import Settings
     from geq.training.run import RunFolder
 
-    names = chosen(None if asked.only is None else [name.strip() for name in asked.only.split(",")])
-    settings = Settings(**{name: getattr(asked, name) for name in asdict(Settings())})
+    names = chosen(None if asked.only is None else words(asked.only))
     folder = RunFolder.find(asked.run, asked.runs)
+    read = {name: getattr(asked, name) for name in asdict(Settings())}
+    read["epsilons"] = numbers(asked.epsilons, "--epsilons")
+    read["beside"] = tuple(str(RunFolder.find(name, asked.runs).path) for name in words(asked.beside))
+    if asked.reference is not None:
+        read["reference"] = str(RunFolder.find(asked.reference, asked.runs).path)
+    settings = Settings(**read)
+
+    bars = Bars()
 
     def report(name: str, result: Result, new: bool) -> None:
+        bars.close()
         if not asked.json:
             show(name, result, new)
 
-    results = run_parts(folder, names, settings, report, asked.again, asked.data_root)
+    try:
+        results = run_parts(folder, names, settings, report, asked.again, asked.data_root, bars)
+    finally:
+        bars.close()
     if asked.json:
         mapping = {name: result.as_mapping()["values"] for name, result in results.items()}
         print(json.dumps(mapping, indent=2, ensure_ascii=False, allow_nan=False))
     else:
         print(f"kept in {folder.path / 'analysis'}")
     return 0
+
+
+def words(text: str | None) -> list[str]:
+    """
+    >>> words("a, b"), words(None)
+    (['a', 'b'], [])
+    """
+    return [] if text is None else [word.strip() for word in text.split(",")]
+
+
+def numbers(text: str, option: str) -> tuple[float, ...]:
+    """
+    >>> numbers("1, 0.5", "--epsilons")
+    (1.0, 0.5)
+    """
+    try:
+        return tuple(float(word) for word in words(text))
+    except ValueError:
+        raise OptionError(
+            f"{option} must be numbers separated by commas, such as 1,2,4: got {text}"
+        ) from None
+
+
+class Bars:
+    """Progress on the error stream, a bar for each thing that takes long; :meth:`close` wipes them."""
+
+    def __init__(self) -> None:
+        self.shown: Any = None
+        self.tasks: dict[str, Any] = {}
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        if self.shown is None:
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(),
+            )
+            console = Console(stderr=True)
+            self.shown = Progress(
+                *columns,
+                console=console,
+                transient=True,
+                redirect_stdout=False,
+                disable=not console.is_terminal,
+            )
+            self.shown.start()
+        if what not in self.tasks:
+            self.tasks[what] = self.shown.add_task(what, total=total)
+        self.shown.update(self.tasks[what], completed=done, total=total)
+
+    def close(self) -> None:
+        """Before something is printed, which would run into the bars."""
+        if self.shown is not None:
+            self.shown.stop()
+        self.shown, self.tasks = None, {}
 
 
 def show(name: str, result: Any, new: bool) -> None:
@@ -79,6 +183,8 @@ def show(name: str, result: Any, new: bool) -> None:
 
     colours = {"violated": "bold red", "holds": "green", "yes": "green", "not proved": "yellow"}
     console = Console()
+    if not console.is_terminal:
+        console.width = max(console.width, 160)  # a file has no width of its own
     kept = "" if new else " (kept from before; --again computes it anew)"
     console.print(f"[bold]{name}[/bold] · {PARTS[name].summary}{kept}", highlight=False, soft_wrap=True)
     for data in result.tables:
