@@ -1,0 +1,69 @@
+"""``geq report RESULTS``: records as one HTML page, and its tables as Markdown and CSV."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from geq.command.option import parse
+from geq.error import DataError
+
+if TYPE_CHECKING:
+    from geq.report.table import Table
+
+SUMMARY = """Show the records of finished runs: which claims hold, tables with published and obtained figures,
+curves, costs. The page needs no other file and no network."""
+
+
+def declare(parser: Any) -> None:
+    parser.usage = "geq report [RESULTS] [options]"
+    parser.add_argument(
+        "results",
+        metavar="RESULTS",
+        type=str,
+        nargs="?",
+        default="results",
+        help="folder (or file) of records, as 'geq reproduce' writes them; default results",
+    )
+    parser.add_argument("--output", type=str, default="report.html", help="the page to write")
+    parser.add_argument("--markdown", type=str | None, default=None, help="folder for the tables as Markdown")
+    parser.add_argument("--csv", type=str | None, default=None, help="folder for the tables as CSV")
+    parser.add_argument(
+        "--runs",
+        type=str | None,
+        default=None,
+        help="folder of runs whose analyses and saliency grids are shown as well",
+    )
+
+
+def main(arguments: list[str]) -> int:
+    asked = parse("report", SUMMARY, arguments, declare)
+
+    from geq.experiment.registry import EXPERIMENTS
+    from geq.report.page import page, sections
+    from geq.report.source import gather
+
+    evidence = gather(asked.results, EXPERIMENTS)
+    parts = sections(evidence, asked.runs)
+    write(Path(asked.output), page(evidence, parts))
+    tables = [table for part in parts for table in part.tables]
+    for folder, ending in ((asked.markdown, "md"), (asked.csv, "csv")):
+        if folder is not None:
+            write_tables(Path(folder), tables, ending)
+    for complaint in evidence.complaints:
+        print(f"note: {complaint}")
+    print(f"{asked.output}: {len(evidence.records)} runs, {len(tables)} tables")
+    return 0
+
+
+def write_tables(folder: Path, tables: list[Table], ending: str) -> None:
+    for table in tables:
+        write(folder / f"{table.anchor}.{ending}", table.markdown() if ending == "md" else table.csv())
+
+
+def write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as problem:
+        raise DataError(f"{path} cannot be written ({problem.strerror}): choose another place") from problem

@@ -1,0 +1,63 @@
+"""A picture as it stands on the page: with a caption, a legend, and words for who does not see it."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+
+from geq.report.markup import EMPTY, Markup, element, identifier, join
+
+
+@dataclass(frozen=True)
+class Figure:
+    """
+    Args:
+        title: short; in front of the caption.
+        caption: what is drawn.
+        picture: an ``svg`` or ``img`` element, which carries its own alternative text.
+        legend: what the colours and dashes mean, if there are several.
+        wide: over the whole width of the page.
+    """
+
+    title: str
+    caption: str
+    picture: Markup
+    legend: Markup = EMPTY
+    wide: bool = False
+
+    def html(self) -> Markup:
+        words = element("figcaption", [element("strong", f"{self.title}."), " ", self.caption])
+        attributes = {"class": "wide" if self.wide else None, "id": f"figure-{identifier(self.title)}"}
+        return element("figure", [self.picture, self.legend, words], attributes)
+
+
+def gallery(figures: list[Figure]) -> Markup:
+    """The figures beside each other, as far as the page is wide."""
+    if not figures:
+        return EMPTY
+    return element("div", [figure.html() for figure in figures], {"class": "gallery"})
+
+
+def embedded_png(content: bytes, alternative: str) -> Markup:
+    """A PNG that is part of the page."""
+    encoded = base64.b64encode(content).decode("ascii")
+    return element(
+        "img", "", {"src": f"data:image/png;base64,{encoded}", "alt": alternative, "loading": "lazy"}
+    )
+
+
+def legend(labels: list[str]) -> Markup:
+    """A swatch for each series, in the order of their colours; none where there is only one."""
+    if len(labels) < 2:
+        return EMPTY
+    return element("ul", [_entry(number, label) for number, label in enumerate(labels)], {"class": "legend"})
+
+
+def _entry(number: int, label: str) -> Markup:
+    line = {"x1": 0, "y1": 6, "x2": 26, "y2": 6, "class": f"line series-{number % 8}"}
+    swatch = element(
+        "svg",
+        element("line", "", line),
+        {"viewBox": "0 0 26 12", "width": 26, "height": 12, "aria-hidden": "true"},
+    )
+    return element("li", join([swatch, " ", label]))
