@@ -1,0 +1,382 @@
+"""``geq reproduce NAME``: run a table or figure of the papers, and judge what it claims."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from geq.command.option import parse
+from geq.error import OptionError, unknown_name
+
+if TYPE_CHECKING:
+    from geq.experiment.experiment import Experiment, ScaleName
+    from geq.experiment.launcher import Launcher
+    from geq.experiment.plan import Job, Work
+
+SUMMARY = """Run a table or figure of the papers: train every arm with every seed, show published and obtained
+figures side by side, and judge the claims by a 95 % interval over paired seeds. Without a name: list them.
+
+Stopped or killed, the same command goes on where it was: finished runs are not repeated and at most one epoch
+is lost. Records are lines of JSON in RESULTS/SCALE/NAME.jsonl; runs are ordinary runs below RUNS.
+
+On a cluster with SLURM, let an array share the work: '#SBATCH --array=1-16' and
+'geq reproduce all --scale paper --yes --part $SLURM_ARRAY_TASK_ID/16' on a file system that all nodes see."""
+
+
+def declare(parser: Any) -> None:
+    parser.usage = "geq reproduce [NAME|all] [options]"
+    parser.add_argument(
+        "name", type=str | None, nargs="?", default=None, help="experiment, or 'all'; without: list them"
+    )
+    parser.add_argument(
+        "--scale",
+        type=Literal["smoke", "small", "paper"],
+        default="small",
+        help="smoke: does it run at all; small: a laptop, minutes per run; paper: the published setting",
+    )
+    parser.add_argument(
+        "--seeds", type=int | None, default=None, help="number of seeds; the default is the scale's (1, 5, 5)"
+    )
+    parser.add_argument(
+        "--only", type=str | None, default=None, help="arms to run, separated by commas; the default is all"
+    )
+    parser.add_argument("--results", type=str, default="results", help="folder of the records")
+    parser.add_argument("--runs", type=str, default="runs", help="folder of the runs")
+    parser.add_argument(
+        "--workers", type=int | None, default=None, help="runs at a time; the default is one per core or GPU"
+    )
+    parser.add_argument(
+        "--launcher", type=Literal["local", "ray"], default="local", help="this machine, or a Ray cluster"
+    )
+    parser.add_argument(
+        "--part", type=str | None, default=None, help="I/N: run only every N-th training, from the I-th on"
+    )
+    parser.add_argument("--yes", action="store_true", help="begin even if it takes very long")
+
+
+def main(arguments: list[str]) -> int:
+    asked = parse("reproduce", SUMMARY, arguments, declare)
+    from rich.console import Console
+
+    console = Console()
+    if asked.name is None:
+        show_list(console)
+        return 0
+    if asked.seeds is not None and asked.seeds < 1:
+        raise OptionError(f"seeds must be at least 1: got {asked.seeds}")
+    experiments = chosen_experiments(asked.name, asked.scale)
+    from geq.experiment.plan import plan
+    from geq.experiment.runner import Interrupted, Runner
+
+    arms = chosen_arms(asked.only, experiments, asked.scale)
+    complained = False
+    jobs: list[Job] = []
+    for experiment in list(experiments):
+        planned = [
+            job
+            for job in plan(
+                experiment, asked.scale, asked.seeds or experiment.scale(asked.scale).seeds, asked.runs
+            )
+            if arms is None or job.arm in arms
+        ]
+        problem = missing_data(planned)
+        if problem is not None:
+            warn(f"{experiment.name} is left out: {problem}", console)
+            experiments.remove(experiment)
+            complained = True
+        else:
+            jobs += planned
+    launcher = chosen_launcher(asked.launcher, asked.workers, asked.scale)
+    bars = Bars(launcher.slots)
+    runner = Runner(launcher, Path(asked.results), Path(asked.runs) / "log", bars)
+    todo = of_part(runner.missing(jobs), jobs, asked.part)
+    finished = len(jobs) - len(todo)
+    if finished:
+        console.print(f"{finished} of {len(jobs)} records are there already", highlight=False)
+    if todo:
+        announce(todo, launcher, asked.scale, asked.yes, console)
+        try:
+            with bars.watching(todo):
+                runner.run(todo)
+        except Interrupted as stop:
+            console.print(str(stop), highlight=False, soft_wrap=True)
+            return 130
+    for experiment in experiments:
+        complained |= show_outcome(experiment, asked.scale, Path(asked.results), console)
+    for label, failure in runner.failures.items():
+        warn(f"{label} failed: {failure}", console)
+    if runner.failures:
+        console.print(f"what they printed is in {Path(asked.runs) / 'log'}", highlight=False)
+    return 1 if runner.failures or complained else 0
+
+
+def warn(text: str, console: Any) -> None:
+    from rich.text import Text
+
+    console.print(Text(f"geq: {text}", style="yellow"), soft_wrap=True)
+
+
+def chosen_experiments(name: str, scale: ScaleName) -> list[Experiment]:
+    from geq.experiment.registry import EXPERIMENTS, find_experiment
+
+    if name != "all":
+        if name not in EXPERIMENTS:
+            raise unknown_name("experiment", name, [*EXPERIMENTS, "all"])
+        find_experiment(name).scale(scale)
+        return [find_experiment(name)]
+    return [experiment for experiment in EXPERIMENTS.values() if scale in experiment.scales]
+
+
+def chosen_arms(only: str | None, experiments: list[Experiment], scale: ScaleName) -> set[str] | None:
+    if only is None:
+        return None
+    known = {arm for experiment in experiments for arm in experiment.arms_at(scale)}
+    arms = {word.strip() for word in only.split(",")}
+    for arm in sorted(arms):
+        if arm not in known:
+            raise unknown_name(f"arm at scale {scale}", arm, known)
+    return arms
+
+
+def missing_data(jobs: list[Job]) -> str | None:
+    """What must be fetched before an experiment can run."""
+    from geq.error import DataError
+    from geq.training.ingredient import open_split
+
+    for options in {job.options.data: job.options for job in jobs}.values():
+        try:
+            open_split(options, "test")
+        except DataError as problem:
+            command = f"geq data fetch {options.data}"
+            return str(problem) if command in str(problem) else f"{problem}; see '{command}'"
+    return None
+
+
+def chosen_launcher(kind: str, workers: int | None, scale: ScaleName) -> Launcher:
+    from geq.experiment.launcher import LocalLauncher, RayLauncher
+
+    gpus = gpu_count() if scale == "paper" else 0
+    return RayLauncher(workers, gpus) if kind == "ray" else LocalLauncher(workers, gpus)
+
+
+def gpu_count() -> int:
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def of_part(todo: list[Job], jobs: list[Job], part: str | None) -> list[Job]:
+    """The jobs of one part. All parts count the same list, so what is finished does not move the others."""
+    if part is None:
+        return todo
+    from geq.experiment.plan import grouped
+
+    first, slash, number = part.partition("/")
+    if not (slash and first.isdigit() and number.isdigit() and 1 <= int(first) <= int(number)):
+        raise OptionError(f"part must be I/N with I from 1 to N, such as 3/16: got {part}")
+    mine = {work.folder.path for work in grouped(jobs)[int(first) - 1 :: int(number)]}
+    return [job for job in todo if job.folder.path in mine]
+
+
+def announce(todo: list[Job], launcher: Launcher, scale: ScaleName, yes: bool, console: Any) -> None:
+    """Say what will be done and how long it takes; refuse what takes too long unless it is wanted."""
+    from geq.experiment.cost import GPU_SPEEDUP, expected_work, in_words
+    from geq.experiment.plan import grouped
+
+    works = grouped(todo)
+    seconds = sum(map(expected_work, works))
+    on_gpu = scale == "paper" and gpu_count() > 0
+    what = f"{len(works)} runs for {len(todo)} records"
+    if scale == "paper":
+        one_gpu = in_words(seconds / GPU_SPEEDUP)
+        if not on_gpu and not yes:
+            raise OptionError(
+                f"scale paper is meant for GPUs, and there is none here: {what} would take about "
+                f"{in_words(seconds / launcher.slots)} on {launcher.slots} cores (about {one_gpu} on one GPU, "
+                "roughly); add --yes to begin nevertheless, or take --scale small"
+            )
+        about = in_words(seconds / (GPU_SPEEDUP if on_gpu else 1) / launcher.slots)
+    else:
+        about = in_words(seconds / min(launcher.slots, len(works)))
+    console.print(f"{what}, {launcher.slots} at a time; about {about}", highlight=False)
+
+
+class Bars:
+    """Progress on the error stream: a bar for all, and a line for each run that is under way."""
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        self.shown: Any = None
+        self.tasks: dict[str, Any] = {}
+        self.whole: Any = None
+        self.console: Any = None
+        self.works = self.done = 0
+
+    def watching(self, todo: list[Job]) -> Any:
+        """A context in which the bars are shown."""
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        from geq.experiment.plan import grouped
+
+        self.console = Console(file=sys.stderr)
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[rest]}"),
+        )
+        self.shown = Progress(*columns, console=self.console, transient=True, redirect_stdout=False)
+        works = grouped(todo)
+        self.works = len(works)
+        from geq.experiment.cost import expected_work
+
+        self.expected = {work.folder.name: expected_work(work) for work in works}
+        self.whole = self.shown.add_task("all runs", total=len(works), rest="")
+        return self.shown
+
+    def started(self, work: Work) -> None:
+        self.tasks[work.folder.name] = self.shown.add_task(work.label, total=work.options.epochs, rest="")
+
+    def progressed(self, work: Work, epochs: int) -> None:
+        self.shown.update(self.tasks[work.folder.name], completed=epochs, rest="epochs")
+
+    def ended(self, work: Work, failure: str | None) -> None:
+        from geq.experiment.cost import in_words
+
+        self.done += 1
+        self.shown.remove_task(self.tasks.pop(work.folder.name))
+        self.expected.pop(work.folder.name)
+        # The estimate is corrected by how it did so far.
+        elapsed = self.shown.tasks[0].elapsed or 0.0
+        left = elapsed / self.done * (self.works - self.done)
+        rest = f"about {in_words(left)} left" if self.done < self.works else ""
+        self.shown.update(self.whole, completed=self.done, rest=rest)
+        end = "failed" if failure is not None else "done"
+        self.console.print(f"{self.done}/{self.works} {work.label}: {end}", highlight=False, markup=False)
+
+
+def show_outcome(experiment: Experiment, scale: ScaleName, results: Path, console: Any) -> bool:
+    """Print the table and the claims; whether there was something to complain of."""
+    from geq.experiment.outcome import outcome
+    from geq.experiment.plan import usable
+    from geq.experiment.record import read_records, record_path
+
+    path = record_path(results, scale, experiment.name)
+    records, complaints = read_records(path)
+    used, outdated = usable(experiment, scale, records)
+    found = outcome(experiment, scale, used)
+    console.print()
+    console.print(table_of(found))
+    console.print(claims_of(found))
+    for complaint in (*complaints, *outdated):
+        warn(complaint, console)
+    console.print(f"records  {path}", highlight=False, soft_wrap=True)
+    return bool(complaints)
+
+
+def table_of(found: Any) -> Any:
+    from rich import box
+    from rich.table import Table
+
+    experiment = found.experiment
+    title = f"{experiment.source}: {experiment.title} (scale {found.scale})"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    table.caption, table.caption_justify = experiment.scale(found.scale).note, "left"
+    table.add_column("arm")
+    for metric in experiment.metrics:
+        if has_published(experiment, metric.key):
+            table.add_column(f"{metric.head}\npublished", justify="right", no_wrap=True)
+        table.add_column(f"{metric.head}\nobtained", justify="right", no_wrap=True)
+    table.add_column("seeds", justify="right")
+    for arm, cells in found.cells.items():
+        row = [experiment.arms[arm].label]
+        for metric in experiment.metrics:
+            cell = cells[metric.key]
+            if has_published(experiment, metric.key):
+                row.append(metric.shown(cell.published, cell.published_spread))
+            row.append(metric.shown(cell.mean, cell.spread) + (" !" if cell.undefined else ""))
+        seeds = max((len(cell.seeds) for cell in cells.values()), default=0)
+        table.add_row(*row, str(seeds))
+    return table
+
+
+def has_published(experiment: Experiment, key: str) -> bool:
+    return any(key in figures for figures in experiment.published.values())
+
+
+def claims_of(found: Any) -> Any:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    colours = {"holds": "green", "fails": "bold red"}
+    table = Table(
+        title="Claims (differences in favour of the claim)", title_justify="left", box=box.SIMPLE_HEAD
+    )
+    for name in ("claim", "metric"):
+        table.add_column(name)
+    for name in ("published", "obtained", "95 % interval", "seeds"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("verdict")
+    for judged in found.judgements:
+        claim = judged.claim
+        metric = found.experiment.metric(claim.metric)
+        interval = (
+            "–"
+            if judged.low is None
+            else f"{judged.low:+.{metric.digits}f} … {judged.high:+.{metric.digits}f}"
+        )
+        verdict = judged.verdict + (f": {judged.reason}" if judged.reason else "")
+        table.add_row(
+            claim.text + (" (ours)" if claim.ours else ""),
+            metric.label,
+            signed(claim.published_difference, metric.digits),
+            signed(judged.mean, metric.digits),
+            interval,
+            str(len(judged.seeds)),
+            Text(verdict, style=colours.get(judged.verdict, "")),
+        )
+    return table
+
+
+def signed(value: float | None, digits: int) -> str:
+    """
+    >>> signed(1.0, 2), signed(None, 2)
+    ('+1.00', '–')
+    """
+    return "–" if value is None else f"{value:+.{digits}f}"
+
+
+def show_list(console: Any) -> None:
+    from rich import box
+    from rich.table import Table
+
+    from geq.experiment.cost import expected_work, in_words
+    from geq.experiment.plan import grouped, plan
+    from geq.experiment.registry import EXPERIMENTS
+
+    table = Table(title=f"{len(EXPERIMENTS)} experiments", title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("name", no_wrap=True)
+    table.add_column("source", no_wrap=True)
+    table.add_column("what")
+    table.add_column("arms", justify="right")
+    table.add_column("claims", justify="right")
+    table.add_column("one seed, small", justify="right")
+    for experiment in EXPERIMENTS.values():
+        time = "–"
+        if "small" in experiment.scales:
+            works = grouped(plan(experiment, "small", 1, "runs"))
+            time = f"{in_words(sum(map(expected_work, works)))} CPU"
+        table.add_row(
+            experiment.name,
+            experiment.source,
+            experiment.title,
+            str(len(experiment.arms)),
+            str(len(experiment.claims)),
+            time,
+        )
+    console.print(table)
+    console.print("geq reproduce NAME [--scale smoke|small|paper]; 'all' is all of them", highlight=False)
