@@ -143,7 +143,7 @@ def _energy(problem: HiddenProblem, context: Any, z: Tensor) -> Tensor:
     return torch.where(outside, feasible, energy)
 
 
-def log_floor(values: Float[Tensor, "*any"], decades: float = 8.0) -> float:
+def log_floor(values: Float[Tensor, "*any"], decades: float | int = 8) -> float:
     """Where a logarithmic picture of non-negative values ends: ``decades`` below the largest."""
     finite = values[torch.isfinite(values)]
     top = float(finite.max()) if finite.numel() else 0.0
