@@ -21,6 +21,7 @@ from geq.analysis.certificate import (
     plain_iteration,
 )
 from geq.analysis.norm import input_map, layer_norms
+from geq.analysis.precise import in_double
 from geq.analysis.subject import equilibria, inputs, solved_tightly
 from geq.model.registry import create_model
 from geq.problem.similarity import PEAK_CURVATURE
@@ -190,3 +191,19 @@ def test_the_measured_rate_of_a_known_iteration() -> None:
     layer = geq.Equilibrium(Affine()).eval()
     solution = plain_iteration(layer, torch.ones(2, 3, dtype=torch.float64))
     assert measured_rate(solution) == pytest.approx(0.5, abs=0.01)
+
+
+@pytest.mark.parametrize("name", ["geq_tiny", "mopteq_tiny", "mon_tiny"])
+def test_a_network_in_double_precision_computes_the_same(name: str) -> None:
+    model = create_model(name).eval()
+    images = torch.randn(3, *model.input_shape)
+    with torch.no_grad():
+        expected = model(images)
+        weights = [m.weight.clone() for m in model.modules() if isinstance(m, geq.Conv2d)]
+        precise = in_double(model)
+        torch.testing.assert_close(precise(images.double()).float(), expected, atol=1e-3, rtol=1e-2)
+        for weight, operator in zip(
+            weights, [m for m in precise.modules() if isinstance(m, geq.Conv2d)], strict=True
+        ):
+            assert operator.weight.dtype == torch.float64
+            torch.testing.assert_close(operator.weight.float(), weight, rtol=1e-5, atol=1e-7)

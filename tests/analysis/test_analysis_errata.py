@@ -22,6 +22,7 @@ def test_the_objective_that_kerdeq_prints_does_not_have_the_layer_as_minimiser()
         problem.W.raw_weight.fill_(0.9)
         problem.U.raw_weight.fill_(1.0)  # type: ignore[union-attr, operator]
     layer = geq.Equilibrium(problem, tol=1e-12).eval()
+    problem.requires_grad_(False)
     x = torch.tensor([[-1.0]], dtype=torch.float64)
     c = problem.inject(x)
     z = layer.solve(x).value

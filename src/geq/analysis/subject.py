@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from geq.analysis.precise import in_double
 from geq.data.dataset import Dataset, Labelled, Split
 from geq.data.loader import BatchLoader
 from geq.equilibrium import Equilibrium
@@ -118,7 +119,7 @@ class Subject:
     @cached_property
     def precise(self) -> Network:
         """The network in double precision, so that what is certified is not blurred by rounding."""
-        return Network.from_pretrained(self.folder.model).double().eval()
+        return in_double(Network.from_pretrained(self.folder.model))
 
     def batch(self, split: Split, count: int) -> tuple[Tensor, Tensor]:
         """The first ``count`` normalised images of a split, in double precision, and their labels."""
