@@ -13,9 +13,11 @@ from geq.bench.branch import BRANCHES
 from geq.bench.case import Case, Finding, Setting, Skip
 from geq.bench.catalogue import CASES
 from geq.bench.child import records
+from geq.bench.markdown import markdown, read_records
 from geq.bench.picture import plot, show
 from geq.bench.statistic import constant
 from geq.cli import main
+from geq.error import DataError
 
 
 def found(value: float) -> Iterator[Finding]:
@@ -95,3 +97,20 @@ def test_a_cheap_case_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixt
     assert 0 < default["ratio"]["median"] <= 0.01
     assert not {"seconds", "milliseconds"} & set(default)
     assert "b4 dL/dW, default" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page, brief", [("README.md", True), ("benchmarks/README.md", False)])
+def test_pages_show_the_records(page: str, brief: bool) -> None:
+    """Their tables are what ``geq bench --table`` prints for the records of the repository."""
+    root = Path(__file__).resolve().parents[2]
+    files = sorted((root / "benchmarks" / "record").glob("*.jsonl"))
+    table = markdown((record for path in files for record in read_records(path)), brief)
+    assert table.count("\n") > 10
+    assert table in (root / page).read_text(encoding="utf-8")
+
+
+def test_a_file_that_is_no_record_is_named(tmp_path: Path) -> None:
+    broken = tmp_path / "bench.jsonl"
+    broken.write_text("not json\n")
+    with pytest.raises(DataError, match=r"bench\.jsonl must be a file of records"):
+        read_records(broken)

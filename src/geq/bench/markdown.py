@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from geq.bench.picture import target
 from geq.error import DataError
 
 Record = dict[str, Any]
+BRANCH = re.compile(r"^b\d+ ")
 
 
 def read_records(path: Path) -> list[Record]:
@@ -22,30 +24,43 @@ def read_records(path: Path) -> list[Record]:
         raise DataError(f"{path} must be a file of records that geq bench wrote: {problem}") from problem
 
 
-def markdown(records: Iterable[Record]) -> str:
-    """A row for each ratio that has a target or concerns a whole network, a column for each thread count."""
+def markdown(records: Iterable[Record], brief: bool = False) -> str:
+    """A row for each ratio that has a target or concerns a whole network, a column for each thread count.
+
+    ``brief`` has one row for all branches, with the least and the largest of their medians.
+    """
     shown = [
         record
         for record in records
         if record["status"] == "measured" and (record["met"] is not None or record["case"] == "network")
     ]
     counts = sorted({record["threads"] for record in shown})
-    rows: dict[tuple[str, str], dict[int, Record]] = {}
+    rows: dict[tuple[str, str], dict[int, list[Record]]] = {}
     for record in shown:
-        rows.setdefault((record["what"], record["unit"]), {})[record["threads"]] = record
+        what = BRANCH.sub("", record["what"]) if brief else record["what"]
+        rows.setdefault((what, record["unit"]), {}).setdefault(record["threads"], []).append(record)
     heads = [f"{count} thread{'s' if count > 1 else ''}" for count in counts]
     lines = [" | ".join(["", "what", *heads, "", "target", ""]).strip(), "|---" * (len(counts) + 3) + "|"]
     for (what, unit), found in rows.items():
-        cells = [cell(found.get(count)) for count in counts]
-        lines.append(" | ".join(["", what, *cells, unit, target(next(iter(found.values()))), ""]).strip())
+        cells = [cell(found.get(count, [])) for count in counts]
+        wanted = target(next(iter(found.values()))[0])
+        lines.append(" | ".join(["", what, *cells, unit, wanted, ""]).strip())
     return "\n".join(lines)
 
 
-def cell(record: Record | None) -> str:
-    """The median with its middle half; a target that was missed is said."""
-    if record is None:
+def cell(records: list[Record]) -> str:
+    """A median with its middle half, or the range of several; targets that were missed are said."""
+    if not records:
         return "–"
-    value = record["ratio"]
-    median = f"{value['median']:.2g}" if abs(value["median"]) < 0.1 else f"{value['median']:.2f}"
+    missed = sum(record["met"] is False for record in records)
+    if len(records) > 1:
+        medians = [record["ratio"]["median"] for record in records]
+        said = f", {missed} of {len(records)} missed" if missed else ""
+        return f"{number(min(medians))}–{number(max(medians))}{said}"
+    value = records[0]["ratio"]
     spread = "" if value["repeats"] == 1 else f" ({value['low']:.2f}–{value['high']:.2f})"
-    return median + spread + (", missed" if record["met"] is False else "")
+    return number(value["median"]) + spread + (", missed" if missed else "")
+
+
+def number(value: float) -> str:
+    return f"{value:.2g}" if abs(value) < 0.1 else f"{value:.2f}"

@@ -19,6 +19,7 @@ def declare(parser: Any) -> None:
     parser.add_argument(
         "--table", type=Path, nargs="+", default=None, help="only print these records as Markdown"
     )
+    parser.add_argument("--brief", action="store_true", help="with --table: one row for all branches")
     parser.add_argument("--plot", type=Path, default=None, help="also draw the ratios: .png, .pdf or .svg")
 
 
@@ -35,7 +36,8 @@ def main(arguments: list[str]) -> int:
     if options.table is not None:
         from geq.bench.markdown import markdown, read_records
 
-        print(markdown(record for path in options.table for record in read_records(path)))
+        found = (record for path in options.table for record in read_records(path))
+        print(markdown(found, options.brief))
         return 0
     from geq.bench.catalogue import CASES
     from geq.bench.picture import plot, show
