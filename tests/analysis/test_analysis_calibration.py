@@ -112,6 +112,14 @@ def test_masks_are_no_labels(tmp_path: Path, digits: RunFolder) -> None:
         calibration.analyse(Subject(digits, Settings(ood="camvid", limit=10), data_root=root))
 
 
+def test_images_of_another_size_than_in_training(tmp_path: Path) -> None:
+    run = saved_run(tmp_path, "tiny", model="dnn_tiny")
+    described = run.path / "data.json"
+    described.write_text(json.dumps(json.loads(described.read_text()) | {"shape": [1, 9, 9]}))
+    with pytest.raises(InputError, match=r"trained on, \(1, 9, 9\): got \(1, 8, 8\)"):
+        calibration.analyse(Subject(run, FEW))
+
+
 @pytest.mark.parametrize(
     "model, says, energies",
     [

@@ -10,6 +10,8 @@ steps of an 8-bit pixel, but the changed images are not rounded to such steps.
   range. It starts at FGSM's image, further restarts at random points of the ball. The image of the largest
   loss on the way counts, so PGD is never weaker than FGSM; a sample counts as robust only if no image on the
   way is classified wrongly.
+
+Both may leave an image as it is, so what is wrong from the start stays wrong.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from geq.data.corruption.registry import GROUPS
 from geq.data.dataset import Dataset, Labelled, Split, Statistics
 from geq.data.option import DatasetOptions
 from geq.data.protocol import first_classes, stratified
-from geq.error import DataError, InputError
+from geq.error import DataError, InputError, unknown_name
 from geq.training.evaluation import evaluate
 from geq.training.ingredient import decoded
 from geq.training.thread import limited_threads
@@ -132,6 +132,18 @@ def chosen_images(test: Labelled, limit: int | None) -> Int64[Tensor, "m"]:
     return stratified(test.labels, limit, seed=0)[0]
 
 
+def chosen_corruptions(names: tuple[str, ...]) -> tuple[str, ...]:
+    """In the order of the registry; all of them where none is named.
+
+    >>> chosen_corruptions(("frost", "shot_noise"))
+    ('shot_noise', 'frost')
+    """
+    for name in names:
+        if name not in corruption_names():
+            raise unknown_name("corruption", name, corruption_names())
+    return tuple(name for name in corruption_names() if not names or name in names)
+
+
 def from_files(subject: Subject, folder: Path, test: Labelled, name: str, severity: int) -> Labelled:
     """One file's images, in the classes of the run; they must belong to its test images."""
     whole = read_cifar_c(folder, name, severity)
@@ -162,7 +174,8 @@ def sweep(subject: Subject) -> Sweep:
         "seed": settings.seed if folder is None else None,
     }
     pieces = Pieces(subject.folder, "corruption", key, subject.again)
-    cases = [(CLEAN, 0), *((name, severity) for name in corruption_names() for severity in SEVERITIES)]
+    names = chosen_corruptions(settings.corruptions)
+    cases = [(CLEAN, 0), *((name, severity) for name in names for severity in SEVERITIES)]
 
     def images_of(name: str, severity: int) -> Dataset:
         if name == CLEAN:
@@ -181,7 +194,7 @@ def sweep(subject: Subject) -> Sweep:
     errors = {case: float(value["error"]) for case, value in pieces.values.items()}
     return Sweep(
         errors[CLEAN],
-        {name: tuple(errors[label(name, s)] for s in SEVERITIES) for name in corruption_names()},
+        {name: tuple(errors[label(name, s)] for s in SEVERITIES) for name in names},
     )
 
 
@@ -236,7 +249,7 @@ def figures(one: Sweep, reference: Sweep | None) -> dict[str, Any]:
         "clean_error": one.clean,
         "errors": {name: list(one.errors[name]) for name in names},
         "mean_error": one.mean_error(),
-        "group_error": {group: one.mean_error(members) for group, members in GROUPS.items()},
+        "group_error": group_errors(one),
         "error_over_clean": ratio(one.mean_error(), one.clean),
         "lost_accuracy": one.mean_error() - one.clean,
     }
@@ -252,6 +265,12 @@ def figures(one: Sweep, reference: Sweep | None) -> dict[str, Any]:
     return result
 
 
+def group_errors(one: Sweep) -> dict[str, float]:
+    """Mean error of each group of corruptions, where there are some."""
+    members = {group: tuple(name for name in GROUPS[group] if name in one.errors) for group in GROUPS}
+    return {group: one.mean_error(names) for group, names in members.items() if names}
+
+
 def summary_table(values: dict[str, Any], found: dict[str, Sweep]) -> Table:
     rows = []
     for name in found:
@@ -261,13 +280,14 @@ def summary_table(values: dict[str, Any], found: dict[str, Sweep]) -> Table:
                 name + (" (reference)" if name == values["reference"] else ""),
                 f"{one['clean_error']:.2f} %",
                 f"{one['mean_error']:.2f} %",
-                *(f"{one['group_error'][group]:.2f} %" for group in GROUPS),
+                *(f"{error:.2f} %" for error in one["group_error"].values()),
                 shown(one["error_over_clean"], 2),
                 shown(one.get("mce"), 3),
                 shown(one.get("relative_mce"), 3),
             )
         )
-    columns = ("run", "clean error", "mean error", *GROUPS, "mean / clean", "mCE", "relative mCE")
+    groups = list(next(iter(values["runs"].values()))["group_error"])
+    columns = ("run", "clean error", "mean error", *groups, "mean / clean", "mCE", "relative mCE")
     return Table("Errors under corruption, means of 5 severities", columns, tuple(rows))
 
 

@@ -12,15 +12,18 @@ from geq.data.corruption.registry import GROUPS
 
 def draw_corruptions(runs: dict[str, tuple[float, dict[str, float]]], path: Path, title: str) -> None:
     """``runs`` has the clean error and the mean error of each corruption in %, by the name of the run."""
-    names = [name for members in GROUPS.values() for name in members]
+    seen = next(iter(runs.values()))[1]
+    groups = {group: [name for name in members if name in seen] for group, members in GROUPS.items()}
+    groups = {group: members for group, members in groups.items() if members}
+    names = [name for members in groups.values() for name in members]
     labels = ["clean", *names, "mean"]
     # Gaps set the clean bar, the groups and the mean apart.
     places, place = [], 0.0
-    firsts = {members[0] for members in GROUPS.values()} | {"mean"}
+    firsts = {members[0] for members in groups.values()} | {"mean"}
     for name in labels:
         place += 1.6 if name in firsts else 1.0
         places.append(place)
-    figure = new_figure(13, 5.2)
+    figure = new_figure(13.0, 5.2)
     axes = figure.add_subplot()
     width = 0.84 / len(runs)
     for number, (run, (clean, errors)) in enumerate(runs.items()):
@@ -32,7 +35,7 @@ def draw_corruptions(runs: dict[str, tuple[float, dict[str, float]]], path: Path
     axes.set_ylabel("accuracy (%)")
     axes.set_ylim(0, 100)
     axes.set_xlim(places[0] - 0.8, places[-1] + 0.8)
-    for group, members in GROUPS.items():
+    for group, members in groups.items():
         inside = [places[labels.index(name)] for name in members]
         axes.text(sum(inside) / len(inside), 101, group, ha="center", va="bottom", color="dimgrey")
     axes.set_title(title, pad=22)

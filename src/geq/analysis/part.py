@@ -59,7 +59,7 @@ PARTS: dict[str, Part] = {
     "corruption": Part(
         "geq.analysis.corruption",
         "accuracy under 19 corruptions at 5 severities",
-        uses=("limit", "reference", "beside", "corrupted", "seed"),
+        uses=("limit", "reference", "beside", "corruptions", "corrupted", "seed"),
         lengthy=True,
         piecemeal=True,
     ),

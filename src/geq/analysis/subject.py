@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from geq.analysis.norm import LayerNorms, has_norms, layer_norms
 from geq.analysis.precise import in_double
 from geq.data.dataset import Dataset, Labelled, Split
 from geq.data.loader import BatchLoader
@@ -48,6 +49,7 @@ class Settings:
         ood_resize: bring images of that dataset to the network's size and channels.
         reference: folder of the run that corruption errors are divided by.
         beside: folders of more runs, shown beside.
+        corruptions: names of those to look at; none is all of them.
         corrupted: folder of files like CIFAR-10-C; without one the corruptions are computed.
         epsilons: radii of the attacks, in steps of an 8-bit pixel.
         attack_images, attack_steps, attack_restarts: most images, steps and starts of an attack.
@@ -66,6 +68,7 @@ class Settings:
     ood_resize: bool = False
     reference: str | None = None
     beside: tuple[str, ...] = ()
+    corruptions: tuple[str, ...] = ()
     corrupted: str | None = None
     epsilons: tuple[float | int, ...] = (1, 2, 4, 8)
     attack_images: int = 200
@@ -115,6 +118,7 @@ class Subject:
         self.data_root, self.again, self.progress = data_root, again, progress
         self.options = replace(folder.options(), data_root=data_root)
         self.model = Network.from_pretrained(folder.model)
+        self._norms: dict[str, LayerNorms | None] = {}
 
     @cached_property
     def precise(self) -> Network:
@@ -136,6 +140,12 @@ class Subject:
                 f"{self.folder.path} labels pixels, and this part needs one label per image: "
                 f"{dataset.name} has masks; choose a run that classifies images"
             )
+        images, _ = dataset.batch(torch.zeros(1, dtype=torch.int64))
+        if tuple(images.shape[1:]) != self.folder.data().shape:
+            raise InputError(
+                f"{dataset.name} must have images of the size that the run was trained on, "
+                f"{self.folder.data().shape}: got {tuple(images.shape[1:])}; see --data_root"
+            )
         return dataset
 
     def loader(self, dataset: Dataset) -> BatchLoader:
@@ -150,6 +160,14 @@ class Subject:
     def layers(self) -> dict[str, Equilibrium]:
         """The equilibria of the precise network; an error where there are none."""
         return equilibria(self.precise, str(self.folder.path))
+
+    def norms(self, name: str) -> LayerNorms | None:
+        """The norms of an equilibrium's operators, computed once; None where there is no hidden problem."""
+        if name not in self._norms:
+            layer = self.layers[name]
+            layer.cell.inject(self.inputs[name][:1])  # the norm of a convolution is that of the last map seen
+            self._norms[name] = layer_norms(layer.problem) if has_norms(layer) else None
+        return self._norms[name]
 
     @cached_property
     def inputs(self) -> dict[str, Tensor]:

@@ -58,6 +58,9 @@ def declare(parser: Any) -> None:
         "--beside", type=str | None, default=None, help="corruption: more runs, separated by commas"
     )
     parser.add_argument(
+        "--corruptions", type=str | None, default=None, help="some of the 19, separated by commas"
+    )
+    parser.add_argument(
         "--corrupted",
         type=str | None,
         default=None,
@@ -91,6 +94,7 @@ def main(arguments: list[str]) -> int:
     read = {name: getattr(asked, name) for name in asdict(Settings())}
     read["epsilons"] = numbers(asked.epsilons, "--epsilons")
     read["beside"] = tuple(str(RunFolder.find(name, asked.runs).path) for name in words(asked.beside))
+    read["corruptions"] = tuple(words(asked.corruptions))
     if asked.reference is not None:
         read["reference"] = str(RunFolder.find(asked.reference, asked.runs).path)
     settings = Settings(**read)
