@@ -193,8 +193,8 @@ def announce(todo: list[Job], launcher: Launcher, scale: ScaleName, yes: bool, c
         if not on_gpu and not yes:
             raise OptionError(
                 f"scale paper is meant for GPUs, and there is none here: {what} would take about "
-                f"{in_words(seconds / launcher.slots)} on {launcher.slots} cores (about {one_gpu} on one GPU, "
-                "roughly); add --yes to begin nevertheless, or take --scale small"
+                f"{in_words(seconds / launcher.slots)} on {launcher.slots} cores (on one GPU very "
+                f"roughly {one_gpu}); add --yes to begin nevertheless, or take --scale small"
             )
         about = in_words(seconds / (GPU_SPEEDUP if on_gpu else 1) / launcher.slots)
     else:
@@ -231,9 +231,6 @@ class Bars:
         self.shown = Progress(*columns, console=self.console, transient=True, redirect_stdout=False)
         works = grouped(todo)
         self.works = len(works)
-        from geq.experiment.cost import expected_work
-
-        self.expected = {work.folder.name: expected_work(work) for work in works}
         self.whole = self.shown.add_task("all runs", total=len(works), rest="")
         return self.shown
 
@@ -248,8 +245,6 @@ class Bars:
 
         self.done += 1
         self.shown.remove_task(self.tasks.pop(work.folder.name))
-        self.expected.pop(work.folder.name)
-        # The estimate is corrected by how it did so far.
         elapsed = self.shown.tasks[0].elapsed or 0.0
         left = elapsed / self.done * (self.works - self.done)
         rest = f"about {in_words(left)} left" if self.done < self.works else ""
@@ -308,38 +303,26 @@ def has_published(experiment: Experiment, key: str) -> bool:
 
 
 def claims_of(found: Any) -> Any:
-    from rich import box
-    from rich.table import Table
+    """Two lines for each claim."""
     from rich.text import Text
 
-    colours = {"holds": "green", "fails": "bold red"}
-    table = Table(
-        title="Claims (differences in favour of the claim)", title_justify="left", box=box.SIMPLE_HEAD
-    )
-    for name in ("claim", "metric"):
-        table.add_column(name)
-    for name in ("published", "obtained", "95 % interval", "seeds"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("verdict")
+    colours = {"holds": "bold green", "fails": "bold red"}
+    text = Text()
     for judged in found.judgements:
         claim = judged.claim
         metric = found.experiment.metric(claim.metric)
-        interval = (
-            "–"
-            if judged.low is None
-            else f"{judged.low:+.{metric.digits}f} … {judged.high:+.{metric.digits}f}"
+        digits = metric.digits
+        middle = (
+            "" if judged.low is None else f" [{signed(judged.low, digits)} … {signed(judged.high, digits)}]"
         )
-        verdict = judged.verdict + (f": {judged.reason}" if judged.reason else "")
-        table.add_row(
-            claim.text + (" (ours)" if claim.ours else ""),
-            metric.label,
-            signed(claim.published_difference, metric.digits),
-            signed(judged.mean, metric.digits),
-            interval,
-            str(len(judged.seeds)),
-            Text(verdict, style=colours.get(judged.verdict, "")),
+        text.append(f"{claim.text}{' (our question)' if claim.ours else ''}: ")
+        text.append(judged.verdict, colours.get(judged.verdict, "bold"))
+        text.append(f" – {judged.reason}" if judged.reason else "")
+        text.append(
+            f"\n  {metric.label}: published {signed(claim.published_difference, digits)}, "
+            f"obtained {signed(judged.mean, digits)}{middle}, {len(judged.seeds)} seeds\n"
         )
-    return table
+    return text
 
 
 def signed(value: float | None, digits: int) -> str:

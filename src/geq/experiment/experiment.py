@@ -112,7 +112,7 @@ class Experiment:
         claims: what the paper concludes from it, and what we ask besides.
         published: arm -> metric -> the paper's value and its spread.
         scales: how it is run.
-        axis: for an ablation: what varies, and the arms' values of it in order.
+        axes: of an ablation: what varies -> the arms on that curve and their values of it.
     """
 
     name: str
@@ -124,7 +124,7 @@ class Experiment:
     claims: tuple[Claim, ...]
     scales: Mapping[ScaleName, Scale]
     published: Published = field(default_factory=dict)
-    axis: tuple[str, Mapping[str, float]] | None = None
+    axes: Mapping[str, Mapping[str, float | int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         shown = {metric.key for metric in self.metrics}

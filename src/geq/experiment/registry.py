@@ -3,10 +3,48 @@
 from __future__ import annotations
 
 from geq.error import unknown_name
-from geq.experiment import geq_table_1a
+from geq.experiment import (
+    geq_figure_2,
+    geq_figure_3,
+    geq_figure_4,
+    geq_table_1a,
+    geq_table_1b,
+    geq_table_2a,
+    geq_table_2b,
+    geq_table_3,
+    geq_table_5,
+    kerdeq_figure_3,
+    kerdeq_table_3,
+    opteq_table_3,
+    opteq_table_4,
+    opteq_table_5,
+    opteq_table_7,
+    opteq_table_8,
+    opteq_table_9,
+    opteq_table_10,
+)
 from geq.experiment.experiment import Experiment
 
-_MODULES = (geq_table_1a,)
+_MODULES = (
+    geq_table_1a,
+    geq_table_1b,
+    geq_table_2a,
+    geq_table_2b,
+    geq_table_3,
+    geq_table_5,
+    geq_figure_2,
+    geq_figure_3,
+    geq_figure_4,
+    kerdeq_table_3,
+    kerdeq_figure_3,
+    opteq_table_3,
+    opteq_table_4,
+    opteq_table_5,
+    opteq_table_7,
+    opteq_table_8,
+    opteq_table_9,
+    opteq_table_10,
+)
 
 EXPERIMENTS: dict[str, Experiment] = {module.EXPERIMENT.name: module.EXPERIMENT for module in _MODULES}
 """In the order of the papers."""

@@ -95,9 +95,7 @@ class Runner:
                     self.watcher.started(work)
                 time.sleep(PAUSE)
                 for name, (work, started, log) in list(active.items()):
-                    self.watcher.progressed(
-                        work, len(work.folder.epochs()) if work.folder.path.exists() else 0
-                    )
+                    self.watcher.progressed(work, len(work.folder.epochs()))
                     code = started.poll()
                     if code is not None:
                         del active[name]

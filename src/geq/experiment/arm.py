@@ -1,0 +1,46 @@
+"""Arms that several experiments of GEQ have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from geq.experiment.claim import Claim
+from geq.experiment.experiment import Arm, Metric
+from geq.experiment.recipe import sizes
+
+ACCURACY = Metric("test_accuracy", "accuracy")
+PARAMETERS = Metric("parameters", "parameters", "", 0, lower_is_better=True)
+
+
+def resnet18(preset: str, **changes: Any) -> Arm:
+    return Arm("ResNet-18", sizes("resnet_tiny", "resnet_small", preset, **changes))
+
+
+def mopteq(preset: str | None, label: str = "MOptEq") -> Arm:
+    return Arm(label, sizes("mopteq_tiny", "mopteq_small", preset))
+
+
+def geq(preset: str | None, label: str = "GEQ (8M)") -> Arm:
+    return Arm(label, sizes("geq_tiny", "geq_small", preset))
+
+
+def control(preset: str) -> Arm:
+    """GEQ with all weights β = 1: everything of it but the Gaussian."""
+    at_paper = {"preset": preset, "override": ["gamma=zero", "gradient=phantom"]}
+    return Arm(
+        "GEQ, γ = 0",
+        {**sizes("geq_tiny_control", "geq_small_control", None), "paper": at_paper},
+        control=True,
+    )
+
+
+def against_control(metric: Metric = ACCURACY, better: str = "geq") -> Claim:
+    """The question that no paper asks: is it the Gaussian?"""
+    return Claim(
+        "The Gaussian is better than its γ = 0 control",
+        better,
+        "control",
+        metric.key,
+        lower_is_better=metric.lower_is_better,
+        ours=True,
+    )

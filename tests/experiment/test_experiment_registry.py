@@ -1,0 +1,119 @@
+"""Every experiment is whole: its runs can be planned and their networks built, its claims can be judged."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+
+from geq.data.dataset import Statistics
+from geq.error import OptionError
+from geq.experiment.cost import expected_seconds
+from geq.experiment.experiment import SCALES, Experiment
+from geq.experiment.plan import grouped, plan
+from geq.experiment.registry import EXPERIMENTS, find_experiment
+from geq.training.ingredient import DataDescription, build_model
+
+SHAPES = {
+    "digits": ((1, 8, 8), 10),
+    "cifar10": ((3, 32, 32), 10),
+    "cifar100": ((3, 32, 32), 100),
+    "imagenette": ((3, 256, 256), 10),
+    "imagenet100": ((3, 256, 256), 100),
+    "imagenet": ((3, 224, 224), 1000),
+    "camvid": ((3, 180, 240), 11),
+    "cityscapes": ((3, 1024, 2048), 19),
+}
+EACH = pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=list(EXPERIMENTS))
+
+
+def test_all_tables_are_there() -> None:
+    assert set(EXPERIMENTS) == {
+        *(f"geq-{name}" for name in ("table-1a", "table-1b", "table-2a", "table-2b", "table-3", "table-5")),
+        *(f"geq-figure-{number}" for number in (2, 3, 4)),
+        *("kerdeq-table-3", "kerdeq-figure-3"),
+        *(f"opteq-table-{number}" for number in (3, 4, 5, 7, 8, 9, 10)),
+    }
+    with pytest.raises(OptionError, match="did you mean 'geq-table-1a'"):
+        find_experiment("geq-tabel-1a")
+
+
+@EACH
+def test_opening(experiment: Experiment) -> None:
+    """It opens with its command, the time, and what the paper reports."""
+    assert f"geq reproduce {experiment.name} --scale small" in experiment.opening
+    assert "Time: " in experiment.opening
+    assert re.search("The paper (reports|shows)", experiment.opening)
+    assert set(experiment.scales) == set(SCALES)
+
+
+@EACH
+def test_claims_agree_with_the_published_figures(experiment: Experiment) -> None:
+    for claim in experiment.claims:
+        figures = [
+            experiment.published.get(a, {}).get(claim.metric) for a in (claim.better_arm, claim.worse_arm)
+        ]
+        if claim.published_difference is None:
+            assert None in figures
+            continue
+        assert figures[0] is not None
+        assert figures[1] is not None
+        sign = -1 if claim.lower_is_better else 1
+        assert claim.published_difference == pytest.approx(sign * (figures[0][0] - figures[1][0]), abs=1e-6)
+
+
+@EACH
+def test_every_geq_comparison_has_its_control(experiment: Experiment) -> None:
+    if experiment.name.startswith("opteq"):
+        pytest.skip("no Gaussian")
+    for scale in SCALES:
+        controls = [arm for arm in experiment.arms_at(scale) if experiment.arms[arm].control]
+        assert len(controls) == 1
+    judged = {arm for claim in experiment.claims if claim.ours for arm in (claim.better_arm, claim.worse_arm)}
+    assert set(controls) <= judged
+
+
+@EACH
+@pytest.mark.parametrize("scale", SCALES)
+def test_the_networks_can_be_built(experiment: Experiment, scale: str) -> None:
+    """... with the data's shape; on the meta device, where the large ones cost nothing."""
+    for work in grouped(plan(experiment, scale, 1, "runs")):  # type: ignore[arg-type]
+        options = work.options
+        shape, classes = SHAPES[options.data]
+        if "image_size=64" in options.data_override:
+            shape = (3, 64, 64)
+        names = tuple(map(str, range(classes)))
+        description = DataDescription(
+            options.data, names, Statistics((0.5,) * shape[0], (0.5,) * shape[0]), shape
+        )
+        if scale == "paper":
+            with torch.device("meta"):
+                model = build_model(options, description)
+        else:
+            model = build_model(options, description)
+        assert model.num_classes == classes
+
+
+@EACH
+def test_arms_are_trained_alike_and_matched(experiment: Experiment) -> None:
+    jobs = plan(experiment, "small", 1, "runs")
+    differing = {"model", "override", "gradient", "steps", "regulariser", "regulariser_weight", "name"}
+    mappings = [job.options.as_mapping() for job in jobs]
+    for mapping in mappings:
+        assert {k: v for k, v in mapping.items() if k not in differing} == {
+            k: v for k, v in mappings[0].items() if k not in differing
+        }
+    assert all(expected_seconds(job.options) < 630 for job in jobs if job.options.model != "mdeq_small")
+
+
+def test_trainings_are_shared() -> None:
+    jobs = [
+        job
+        for name in ("geq-table-1a", "geq-figure-2", "geq-figure-3")
+        for job in plan(EXPERIMENTS[name], "small", 2, "runs")
+    ]
+    works = grouped(jobs)
+    assert len(works) == 2 * 4
+    assert len({job.config_hash for job in works[-1].jobs}) == len(works[-1].jobs)
+    assert len(jobs) == 2 * (4 + 4 + 3)
