@@ -67,4 +67,4 @@ def test_what_is_missing_is_said() -> None:
     assert "no sum over places" in coupled.missing
     deep = attention_maps(tight(DeepOptEq2d(3, (8, 8))), x)
     assert deep.mean is deep.least is deep.energy is None
-    assert "minimises nothing" in deep.missing
+    assert "neither β nor an energy" in deep.missing

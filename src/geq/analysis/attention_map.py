@@ -44,7 +44,7 @@ def attention_maps(layer: Equilibrium, x: Any) -> AttentionMaps:
     """Look at the equilibrium for ``x``."""
     if not isinstance(layer.cell, ProximalCell):
         return AttentionMaps(
-            None, None, None, f"{type(layer.cell).__name__} has neither β nor energy: it minimises nothing"
+            None, None, None, f"{type(layer.cell).__name__} has neither β nor an energy of places"
         )
     problem = layer.problem
     c = problem.inject(x)

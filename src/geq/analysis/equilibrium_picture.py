@@ -22,7 +22,7 @@ GREY = "#8C8C8C"
 def draw_equilibrium(title: str, view: EquilibriumView) -> bytes:
     """A PNG: residuals; with a hidden problem also the objective along the way and around z*."""
     panels = 1 if view.landscape is None else 3
-    figure = canvas(7.0 if panels == 1 else 17.0, 5.0)
+    figure = canvas(7.0 if panels == 1 else 17.0, 5.5)
     figure.suptitle(title, fontsize=12, fontweight="bold")
     axes = figure.subplots(1, panels, squeeze=False)[0]
     draw_residuals(axes[0], view)
@@ -67,16 +67,7 @@ def draw_residuals(axis: Any, view: EquilibriumView) -> None:
     plain, own = found.plain.residual / found.norm, found.own.residual / found.norm
     axis.plot(evaluations(plain), positive(plain), "s--", color=PLAIN, markersize=4, label="plain iteration")
     axis.plot(evaluations(own), positive(own), "o-", color=OWN, markersize=5, label=f"solver, {view.label}")
-    axis.axhline(found.tolerance, color="black", linewidth=0.8)
-    axis.annotate(
-        f"tolerance {found.tolerance:g}",
-        (1, found.tolerance),
-        xycoords=("axes fraction", "data"),
-        xytext=(-4, 3),
-        textcoords="offset points",
-        ha="right",
-        fontsize=8,
-    )
+    axis.axhline(found.tolerance, color="black", linewidth=0.8, label=f"tolerance {found.tolerance:g}")
     axis.set(yscale="log", xlabel="evaluations of the map", ylabel="residual ‖z − T(z)‖ / ‖z*‖")
     finish(axis, "Residual")
 
@@ -164,6 +155,7 @@ def finish(axis: Any, title: str, below: str | None = None) -> None:
     axis.set_title(title if below is None else f"{title}\n{below}", fontsize=10)
     axis.spines[["top", "right"]].set_visible(False)
     axis.grid(alpha=0.25)
-    axis.legend(frameon=False, fontsize=8)
+    # Below, because inside no corner is free in every picture.
+    axis.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3)
     if "evaluations" in axis.get_xlabel():
         axis.xaxis.get_major_locator().set_params(integer=True)

@@ -21,7 +21,7 @@ from geq.problem import HiddenProblem
 
 CHUNK = 2**24
 """Numbers in the states of the plane that are looked at together: 128 MB in double precision."""
-FINE, COARSE, LARGE = 65, 33, 2**15
+FINE, COARSE, LARGE = 65, 25, 2**15
 """Sides of the grid, and the numbers in a state from which the coarse one is used, to save time."""
 NEGLIGIBLE = 1e-6
 """A direction counts if the way extends this much along it, relative to the first one."""
@@ -135,12 +135,10 @@ def landscape(
 
 
 def _energy(problem: HiddenProblem, context: Any, z: Tensor) -> Tensor:
-    energy = problem.energy(z, context)
-    outside = torch.isinf(energy)
-    if not bool(outside.any()):
-        return energy
-    feasible = problem.energy(problem.penalty.prox(z), context)
-    return torch.where(outside, feasible, energy)
+    forbidden = torch.isinf(problem.penalty.value(z))
+    if bool(forbidden.any()):
+        z = torch.where(forbidden.view(-1, *[1] * (z.dim() - 1)), problem.penalty.prox(z), z)
+    return problem.energy(z, context)
 
 
 def log_floor(values: Float[Tensor, "*any"], decades: float | int = 8) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from typing import Any
 
 import numpy as np
@@ -165,7 +166,7 @@ def draw_branches(
         if name == "Grad-CAM":
             for axis, branch in zip(line, branches, strict=True):
                 shown = overlay(axis, image, branch.saliency)
-            bar = figure.colorbar(shown, ax=list(line), ticks=(0, 1), aspect=12)
+            bar = figure.colorbar(shown, cax=beside_of(line[-1]), ticks=(0, 1))
             bar.set_label("of its maximum", fontsize=8)
         elif name == "energy":
             for axis, branch in zip(line, branches, strict=True):
@@ -187,7 +188,9 @@ def draw_weights(
         else:
             stretched_values = stretched(values.float(), *side, mode="nearest")[0].numpy()
             shown = axis.imshow(stretched_values, cmap=WEIGHT, vmin=low, vmax=1)
-    bar = figure.colorbar(shown, ax=list(line), ticks=(low, (low + 1) / 2, 1), format="%.2f", aspect=12)
+    bar = figure.colorbar(
+        shown, cax=beside_of(line[-1]), ticks=(low, (low + 1) / 2, 1), format=number_format(1 - low)
+    )
     bar.set_label("β", fontsize=9)
 
 
@@ -201,11 +204,27 @@ def draw_energy(figure: Any, axis: Any, branch: BranchView, side: tuple[int, int
         high = low + max(abs(low), 1.0) * 1e-3
     shown = axis.imshow(values.numpy(), cmap=ENERGY, vmin=low, vmax=high)
     below = axis.inset_axes((0.0, -0.13, 1.0, 0.06))
-    bar = figure.colorbar(shown, cax=below, orientation="horizontal", ticks=(low, high), format="%.3g")
+    bar = figure.colorbar(
+        shown, cax=below, orientation="horizontal", ticks=(low, high), format=number_format(high - low)
+    )
     bar.ax.tick_params(labelsize=8)
     # The ends of the bar, not beyond them: neighbouring bars must not run into each other.
     for text, alignment in zip(bar.ax.get_xticklabels(), ("left", "right"), strict=True):
         text.set_horizontalalignment(alignment)
+
+
+def beside_of(axis: Any) -> Any:
+    """Room for a bar that takes nothing from its row, so that the columns of all rows stay aligned."""
+    return axis.inset_axes((1.06, 0.0, 0.06, 1.0))
+
+
+def number_format(spread: float) -> str:
+    """As many decimals as tell the ends of a scale apart.
+
+    >>> number_format(0.5), number_format(0.004), number_format(25.0)
+    ('%.2f', '%.4f', '%.0f')
+    """
+    return f"%.{min(6, max(0, 1 - math.floor(math.log10(spread))))}f"
 
 
 def absent(axis: Any, words: str) -> None:
