@@ -231,3 +231,17 @@ def test_ray_runs_what_processes_run(tmp_path: Path) -> None:
 def test_cores_are_never_oversubscribed() -> None:
     with pytest.raises(OptionError, match="one for each of the cores"):
         LocalLauncher(workers=10_000)
+
+
+@pytest.mark.slow
+def test_a_failure_is_told_and_does_not_stop_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = next(job for job in plan(EXPERIMENT, "smoke", 1, tmp_path / "runs") if job.arm == "resnet")
+    broken.folder.path.mkdir(parents=True)
+    (broken.folder.path / "config.yaml").write_text("modle: resnet_tiny\n")
+    assert call(tmp_path, "--only", "resnet,mopteq", "--workers", "1") == 1
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "geq-table-1a resnet, seed 0 failed: " in shown
+    assert "did you mean 'model'" in shown
+    assert [record.arm for record in records_of(tmp_path)] == ["mopteq"]

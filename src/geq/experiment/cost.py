@@ -10,17 +10,29 @@ from geq.model.registry import model_spec
 from geq.training.option import TrainOptions
 
 TRAINED: dict[str, float] = {
-    "geq_small": 2.0,
-    "geq_small_control": 2.0,
-    "kerdeq_small": 2.0,
-    "resnet_small": 2.0,
-    "mopteq_small": 2.4,
-    "mopteq_small_polynomial": 2.2,
-    "mopteq_small_sigmoid": 2.9,
-    "opteq_small": 2.1,
-    "mdeq_small": 26.0,
+    "geq_small": 2.2,
+    "geq_small_control": 2.2,
+    "kerdeq_small": 2.1,
+    "resnet_small": 2.2,
+    "mopteq_small": 2.6,
+    "mopteq_small_polynomial": 2.4,
+    "mopteq_small_sigmoid": 3.1,
+    "opteq_small": 2.2,
+    "dnn_small": 1.9,
+    "deep_opteq_small": 2.1,
+    "mdeq_small": 27.0,
+    "mon_small": 37.0,
+    "node_small": 36.0,
+    "fcn_camvid_small": 13.0,
+    "opteq_camvid_small": 81.0,
 }
-"""CPU-seconds of one core for 1,000 training images, measured."""
+"""CPU-seconds of one core for 1,000 training images, measured with the network's own settings."""
+
+UNROLLED_STEP = 0.165
+"""Time of a step that deep_opteq_small unrolls, in that of its implicit gradient."""
+
+REGULARISED = {"decorrelation": 1.4, "hsic": 1.75, "hsic_fourier": 2.4}
+"""Factor of a regulariser on that; the others cost next to nothing."""
 
 EVALUATED = 0.45
 """Time of an image that is only classified, in that of one that is trained on."""
@@ -50,10 +62,24 @@ START = 6.0
 
 @cache
 def seconds_per_image(model: str) -> float:
-    """Training, on one core."""
+    """Training, on one core, with the network's own settings."""
     if model in TRAINED:
         return TRAINED[model] / 1000
     return multiply_adds(model_spec(model).build()) * PER_MULTIPLY_ADD
+
+
+def factor(options: TrainOptions) -> float:
+    """What the settings of the run make of that."""
+    result = REGULARISED.get(options.regulariser or "", 1.0)
+    if options.gradient in ("unrolled", "sam"):
+        result *= UNROLLED_STEP * (options.steps or 20)
+    if options.model.startswith("node_") and "steps=1" in options.override:
+        result /= 4
+    if options.model.startswith("mon_") and "tol=0.01" in options.override:
+        result *= 0.77
+    if any(item.startswith("image_size=64") for item in options.data_override):
+        result *= 4
+    return result
 
 
 def expected_seconds(options: TrainOptions) -> float:
@@ -64,7 +90,7 @@ def expected_seconds(options: TrainOptions) -> float:
     trained = min(options.train_size or whole, whole) * options.epochs
     evaluations = options.epochs // options.evaluate_every + 1
     seen = TEST_IMAGES.get(options.data, 10_000) * evaluations
-    return START + (trained + EVALUATED * seen) * seconds_per_image(options.model)
+    return START + (trained + EVALUATED * seen) * seconds_per_image(options.model) * factor(options)
 
 
 def expected_work(work: Work) -> float:

@@ -57,7 +57,7 @@ EXPERIMENT = Experiment(
     ),
     scales={
         "smoke": smoke(),
-        "small": small("imagenette", 9_000, 6, note="64×64", data_override=["image_size=64"]),
+        "small": small("imagenette", 8_000, 6, note="64×64", data_override=["image_size=64"]),
         "paper": paper("ImageNette at 256×256, 100 epochs, one GPU for each run"),
     },
 )

@@ -21,7 +21,7 @@ from geq.experiment.recipe import paper, small, smoke
 
 TOP1, TOP5 = Metric("test_accuracy", "top 1"), Metric("test_top5", "top 5")
 PRESET = "paper/opteq_imagenet_small"
-EXPLICIT = {"gradient": None, "steps": None, "regulariser": None, "override": []}
+EXPLICIT: dict[str, Any] = {"gradient": None, "steps": None, "regulariser": None, "override": []}
 
 
 def resnet(label: str, name: str, *, also_small: bool = False) -> Arm:

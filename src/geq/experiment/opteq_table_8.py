@@ -88,7 +88,7 @@ EXPERIMENT = Experiment(
     ),
     scales={
         "smoke": smoke(Speed(images=64, repeats=1)),
-        "small": small("cifar10", 8_000, 5, Speed(), evaluate_every=5),
+        "small": small("cifar10", 6_000, 5, Speed(), evaluate_every=5),
         "paper": paper("CIFAR-10, 200 epochs, one GPU for each run", Speed(images=10_000)),
     },
 )
