@@ -1,4 +1,4 @@
-"""Records as a few experiments would leave them: a claim that holds, one that fails, one undecided, one not run."""
+"""Records of a few experiments: claims that hold, one that fails, one undecided, one not run."""
 
 from __future__ import annotations
 
@@ -8,16 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from geq.data.corruption.registry import corruption_names
 from geq.experiment.claim import Claim
 from geq.experiment.experiment import Arm, Experiment, Metric, Scale
 from geq.experiment.record import Record, record_path
 
 SMALL = {"small": Scale({}, "48k parameters, 10 epochs, all of CIFAR-10.", seeds=5)}
 ACCURACY = Metric("test_accuracy", "test accuracy", digits=1)
-CORRUPTIONS = (
-    "gaussian_noise shot_noise impulse_noise speckle_noise defocus_blur glass_blur motion_blur zoom_blur "
-    "gaussian_blur snow frost fog spatter brightness contrast elastic_transform pixelate jpeg_compression saturate"
-).split()
 GAMMAS = {"gamma-0.1": 0.1, "gamma-0.25": 0.25, "gamma-0.5": 0.5, "gamma-1": 1.0, "gamma-2": 2.0}
 
 
@@ -30,7 +27,7 @@ def experiments() -> dict[str, Experiment]:
         name="geq-table-1a",
         title="CIFAR-10, all models of one size",
         source="GEQ table 1a",
-        opening="geq reproduce geq-table-1a --scale small\n\n25 runs of 9 minutes.\nThe paper: GEQ 95.6, MOptEq 94.6.",
+        opening="geq reproduce geq-table-1a --scale small\n\n25 runs of 9 minutes.\nThe paper: GEQ 95.6.",
         arms={
             "geq": arm("GEQ"),
             "geq-control": arm("GEQ, γ = 0", True),
@@ -81,7 +78,7 @@ def experiments() -> dict[str, Experiment]:
         metrics=(ACCURACY,),
         claims=(Claim("γ = 0.5 is better than γ = 2", "gamma-0.5", "gamma-2", "test_accuracy"),),
         scales=SMALL,
-        axis=("γ", GAMMAS),
+        axes={"γ": GAMMAS},
     )
     absent = Experiment(
         name="opteq-table-10",
@@ -155,7 +152,7 @@ def records() -> list[Record]:
             noise = random.Random(f"{name}/{seed}/corruption")
             under = {
                 f"corruption/{kind}": level - 6 - 2 * (place % 7) + noise.gauss(0, 0.7)
-                for place, kind in enumerate(CORRUPTIONS)
+                for place, kind in enumerate(corruption_names())
             }
             found.append(
                 record(

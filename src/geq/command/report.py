@@ -39,11 +39,12 @@ def declare(parser: Any) -> None:
 def main(arguments: list[str]) -> int:
     asked = parse("report", SUMMARY, arguments, declare)
 
+    from geq.experiment.plan import usable
     from geq.experiment.registry import EXPERIMENTS
     from geq.report.page import page, sections
     from geq.report.source import gather
 
-    evidence = gather(asked.results, EXPERIMENTS)
+    evidence = gather(asked.results, EXPERIMENTS, usable)
     parts = sections(evidence, asked.runs)
     write(Path(asked.output), page(evidence, parts))
     tables = [table for part in parts for table in part.tables]

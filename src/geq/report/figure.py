@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
+from typing import Literal
 
+from geq.report.chart.axis import SERIES, line, rectangle
 from geq.report.markup import EMPTY, Markup, element, identifier, join
 
 
@@ -16,18 +18,18 @@ class Figure:
         caption: what is drawn.
         picture: an ``svg`` or ``img`` element, which carries its own alternative text.
         legend: what the colours and dashes mean, if there are several.
-        wide: over the whole width of the page.
+        shape: "wide" over the whole width of the page, "tall" beside two others.
     """
 
     title: str
     caption: str
     picture: Markup
     legend: Markup = EMPTY
-    wide: bool = False
+    shape: Literal["wide", "tall"] | None = None
 
     def html(self) -> Markup:
         words = element("figcaption", [element("strong", f"{self.title}."), " ", self.caption])
-        attributes = {"class": "wide" if self.wide else None, "id": f"figure-{identifier(self.title)}"}
+        attributes = {"class": self.shape, "id": f"figure-{identifier(self.title)}"}
         return element("figure", [self.picture, self.legend, words], attributes)
 
 
@@ -46,18 +48,24 @@ def embedded_png(content: bytes, alternative: str) -> Markup:
     )
 
 
-def legend(labels: list[str]) -> Markup:
-    """A swatch for each series, in the order of their colours; none where there is only one."""
+def legend(labels: list[str], filled: bool = False) -> Markup:
+    """A swatch for each series, in the order of their colours; none where there is only one.
+
+    Args:
+        filled: as bars are, not as curves.
+    """
     if len(labels) < 2:
         return EMPTY
-    return element("ul", [_entry(number, label) for number, label in enumerate(labels)], {"class": "legend"})
+    return element(
+        "ul", [_entry(number, label, filled) for number, label in enumerate(labels)], {"class": "legend"}
+    )
 
 
-def _entry(number: int, label: str) -> Markup:
-    line = {"x1": 0, "y1": 6, "x2": 26, "y2": 6, "class": f"line series-{number % 8}"}
+def _entry(number: int, label: str, filled: bool) -> Markup:
+    kind = f"series-{number % SERIES}"
     swatch = element(
         "svg",
-        element("line", "", line),
+        rectangle(6, 0, 12, 12, f"bar {kind}") if filled else line(0, 6, 26, 6, f"line {kind}"),
         {"viewBox": "0 0 26 12", "width": 26, "height": 12, "aria-hidden": "true"},
     )
     return element("li", join([swatch, " ", label]))

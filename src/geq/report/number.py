@@ -6,11 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+Real = float | int
 MISSING = "–"
 MINUS = "−"
 
 
-def shown(value: float | None, digits: int | None = None) -> str:
+def shown(value: Real | None, digits: int | None = None) -> str:
     """``value`` with so many digits after the point; by its size where ``digits`` is None.
 
     >>> shown(68.312, 1), shown(None), shown(float("nan")), shown(-0.5), shown(49005), shown(6e-4)
@@ -34,7 +35,7 @@ def shown(value: float | None, digits: int | None = None) -> str:
     return text.replace("-", MINUS)
 
 
-def signed(value: float | None, digits: int | None = None) -> str:
+def signed(value: Real | None, digits: int | None = None) -> str:
     """With a sign before it, as differences are written.
 
     >>> signed(1.25, 1), signed(-1.25, 2), signed(0.0, 1), signed(None)
@@ -45,7 +46,7 @@ def signed(value: float | None, digits: int | None = None) -> str:
     return f"+{text}" if positive else text
 
 
-def duration(seconds: float | None) -> str:
+def duration(seconds: Real | None) -> str:
     """
     >>> duration(31.2), duration(523), duration(90000), duration(None)
     ('31.2 s', '8 min 43 s', '25 h 0 min', '–')

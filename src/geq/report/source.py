@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from geq.error import DataError
 from geq.experiment.claim import Judgement, judge
 from geq.experiment.experiment import Experiment, Metric
 from geq.experiment.record import Record, read_records
-from geq.report.number import Sample, number
+from geq.report.number import Real, Sample, number
 
 SCALES = ("paper", "small", "smoke")
 """In the order in which they tell more."""
@@ -81,7 +82,7 @@ class Group:
     def sample(self, arm: str, metric: str) -> Sample:
         return Sample.of([record.metrics.get(metric) for record in self.of(arm)])
 
-    def published(self, arm: str, metric: str) -> tuple[float, float | None] | None:
+    def published(self, arm: str, metric: str) -> tuple[Real, Real | None] | None:
         return self.experiment.published.get(arm, {}).get(metric) if self.experiment else None
 
     def judgements(self) -> list[Judgement]:
@@ -107,8 +108,18 @@ class Evidence:
         return [record for group in self.groups for record in group.records]
 
 
-def gather(results: str | Path, experiments: Mapping[str, Experiment]) -> Evidence:
-    """Read what is below ``results``; an error if there is not one record."""
+Selection = Callable[[Experiment, Any, list[Record]], tuple[list[Record], list[str]]]
+"""(experiment, scale, records) -> those that count, and words on the others; geq.experiment.plan.usable."""
+
+
+def gather(
+    results: str | Path, experiments: Mapping[str, Experiment], select: Selection | None = None
+) -> Evidence:
+    """Read what is below ``results``; an error if there is not one record.
+
+    Args:
+        select: which records of a known experiment count; without it, those of :func:`consistent`.
+    """
     if not Path(results).exists():
         raise DataError(
             f"{results} is not there: give the folder with the records that 'geq reproduce' writes"
@@ -120,10 +131,15 @@ def gather(results: str | Path, experiments: Mapping[str, Experiment]) -> Eviden
             f"a report needs at least one record: none is below {results}{broken}; "
             "'geq reproduce all --scale smoke' writes some"
         )
-    return sort(records, complaints, experiments)
+    return sort(records, complaints, experiments, select)
 
 
-def sort(records: list[Record], complaints: list[str], experiments: Mapping[str, Experiment]) -> Evidence:
+def sort(
+    records: list[Record],
+    complaints: list[str],
+    experiments: Mapping[str, Experiment],
+    select: Selection | None = None,
+) -> Evidence:
     complaints = list(complaints)
     places: dict[tuple[str, str], list[Record]] = {}
     for record in records:
@@ -134,11 +150,19 @@ def sort(records: list[Record], complaints: list[str], experiments: Mapping[str,
     for name, scale in sorted(
         places, key=lambda at: (order.get(at[0], len(order)), at[0], scales.get(at[1], len(scales)), at[1])
     ):
-        kept, said = consistent(places[name, scale])
-        complaints += [f"{name} at scale {scale}: {sentence}" for sentence in said]
-        if name not in experiments:
+        own, experiment = places[name, scale], experiments.get(name)
+        kept: list[Record] = []
+        if experiment is None:
             complaints.append(f"{name}: this version knows no such experiment; shown without claims")
-        groups.append(Group(name, scale, tuple(kept), experiments.get(name)))
+        elif select is not None and scale in experiment.scales:
+            kept, said = select(experiment, scale, own)
+            complaints += said
+            if not kept:
+                complaints.append(f"{name} at scale {scale}: shown as it was configured when it was run")
+        if not kept:
+            kept, said = consistent(own)
+            complaints += [f"{name} at scale {scale}: {sentence}" for sentence in said]
+        groups.append(Group(name, scale, tuple(kept), experiment))
     ran = {name for name, _ in places}
     missing = tuple(experiment for name, experiment in experiments.items() if name not in ran)
     return Evidence(tuple(groups), missing, tuple(dict.fromkeys(complaints)))
@@ -157,8 +181,11 @@ def consistent(records: list[Record]) -> tuple[list[Record], list[str]]:
     """The runs of each arm that belong together: the configuration that was finished last, each seed once."""
     kept: list[Record] = []
     said: list[str] = []
-    for arm in dict.fromkeys(record.arm for record in records):
-        own = sorted((record for record in records if record.arm == arm), key=lambda one: one.finished)
+    for arm in sorted({record.arm for record in records}):
+        own = sorted(
+            (record for record in records if record.arm == arm),
+            key=lambda one: (one.finished, one.config_hash),
+        )
         newest = own[-1].config_hash
         seeds: dict[int, Record] = {}
         for record in own:

@@ -21,7 +21,7 @@ class Cell:
     """
 
     text: str
-    value: float | str | None = None
+    value: float | int | str | None = None
     shown: Markup | None = None
     kind: str | None = None
 
@@ -64,7 +64,7 @@ class Table:
     note: str = ""
     stacked: bool = False
     csv_columns: tuple[str, ...] = field(default=())
-    csv_rows: tuple[tuple[str | float | None, ...], ...] = field(default=())
+    csv_rows: tuple[tuple[str | float | int | None, ...], ...] = field(default=())
 
     def __post_init__(self) -> None:
         assert all(len(row) == len(self.columns) for row in self.rows), f"ragged rows in {self.title}"
@@ -166,7 +166,7 @@ def _markdown(text: str) -> str:
     return re.sub(r"([\\`*_\[\]|])", r"\\\1", text)
 
 
-def _plain(value: float | str | None) -> str:
+def _plain(value: float | int | str | None) -> str:
     if value is None:
         return ""
     return _harmless(value) if isinstance(value, str) else repr(value)

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from geq.report.markup import Markup, element
-from geq.report.number import MINUS, number
+from geq.report.number import MINUS, Real, number
 
 SERIES = 8
 """Colours and dashes of the style sheet; more series begin again."""
 
 
-def place(value: float) -> str:
+def place(value: Real) -> str:
     """A coordinate with one digit after the point: the same bytes on every machine.
 
     >>> place(3.14159), place(-0.001)
@@ -22,14 +22,14 @@ def place(value: float) -> str:
     return f"{value:.1f}".replace("-0.0", "0.0")
 
 
-def ticks(low: float, high: float, count: int = 5) -> list[float]:
+def ticks(low: Real, high: Real, count: int = 5) -> list[float]:
     """About ``count`` round numbers in [low, high].
 
     >>> ticks(0.0, 1.0), ticks(58, 71)
     ([0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [58.0, 60.0, 62.0, 64.0, 66.0, 68.0, 70.0])
     """
     if not high > low:
-        return [low]
+        return [float(low)]
     raw = (high - low) / count
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(power * round_number for round_number in (1, 2, 5, 10) if power * round_number >= raw * 0.85)
@@ -37,7 +37,7 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
     return [float(f"{position * step:.12g}") for position in range(first, last + 1)]
 
 
-def tick_label(value: float) -> str:
+def tick_label(value: Real) -> str:
     """
     >>> tick_label(0.2), tick_label(50000.0), tick_label(-3.0)
     ('0.2', '50k', '−3')
@@ -52,12 +52,12 @@ def tick_label(value: float) -> str:
 class Range:
     """An interval of numbers on an axis, linear or logarithmic."""
 
-    low: float
-    high: float
+    low: Real
+    high: Real
     logarithmic: bool = False
 
     @classmethod
-    def around(cls, values: Iterable[float], margin: float = 0.06, logarithmic: bool = False) -> Range:
+    def around(cls, values: Iterable[Real], margin: Real = 0.06, logarithmic: bool = False) -> Range:
         """All ``values`` with some room; [0, 1] for none.
 
         >>> Range.around([1.0, 2.0], margin=0.5)
@@ -73,7 +73,7 @@ class Range:
         room = (high - low) * margin or abs(low) * 0.05 or 1.0
         return cls(low - room, high + room)
 
-    def share(self, value: float) -> float:
+    def share(self, value: Real) -> float:
         """Where ``value`` lies between low (0) and high (1)."""
         if self.logarithmic:
             return math.log(value / self.low) / math.log(self.high / self.low)
@@ -94,17 +94,17 @@ class Frame:
 
     across: Range
     up: Range
-    width: float = 440
-    height: float = 280
-    left: float = 52
-    right: float = 14
-    top: float = 12
-    bottom: float = 44
+    width: Real = 440
+    height: Real = 280
+    left: Real = 52
+    right: Real = 14
+    top: Real = 12
+    bottom: Real = 44
 
-    def x(self, value: float) -> float:
+    def x(self, value: Real) -> float:
         return self.left + self.across.share(value) * (self.width - self.left - self.right)
 
-    def y(self, value: float) -> float:
+    def y(self, value: Real) -> float:
         return self.height - self.bottom - self.up.share(value) * (self.height - self.top - self.bottom)
 
     def axes(self, x_label: str, y_label: str, x_ticks: list[float] | None = None) -> list[Markup]:
@@ -125,23 +125,23 @@ class Frame:
         return [*drawn, text(13, middle, y_label, "label middle", turned)]
 
 
-def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
+def line(x1: Real, y1: Real, x2: Real, y2: Real, kind: str) -> Markup:
     return element(
         "line", "", {"x1": place(x1), "y1": place(y1), "x2": place(x2), "y2": place(y2), "class": kind}
     )
 
 
-def rectangle(x: float, y: float, width: float, height: float, kind: str, title: str = "") -> Markup:
+def rectangle(x: Real, y: Real, width: Real, height: Real, kind: str, title: str = "") -> Markup:
     size = {"x": place(x), "y": place(y), "width": place(max(width, 0)), "height": place(max(height, 0))}
     return element("rect", element("title", title) if title else "", {**size, "class": kind})
 
 
-def text(x: float, y: float, content: str, kind: str, more: dict[str, str] | None = None) -> Markup:
+def text(x: Real, y: Real, content: str, kind: str, more: dict[str, str] | None = None) -> Markup:
     return element("text", content, {"x": place(x), "y": place(y), "class": kind, **(more or {})})
 
 
 def drawing(
-    width: float, height: float, parts: list[Markup], title: str, description: str, kind: str = ""
+    width: Real, height: Real, parts: list[Markup], title: str, description: str, kind: str = ""
 ) -> Markup:
     """The ``svg`` element with its alternative text."""
     attributes = {

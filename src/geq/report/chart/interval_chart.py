@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from geq.report.chart.axis import Range, drawing, line, place
 from geq.report.markup import Markup, element
-from geq.report.number import number, signed
+from geq.report.number import Real, number, signed
 
 WIDTH, HEIGHT, SIDE = 150, 26, 8
 
 
 def interval_chart(
-    mean: float | None, low: float | None, high: float | None, published: float | None, verdict: str
+    mean: Real | None, low: Real | None, high: Real | None, published: Real | None, verdict: str
 ) -> Markup:
     """On its own scale: what counts is on which side of zero, and how far the interval reaches."""
     known = [
@@ -18,7 +18,7 @@ def interval_chart(
     ]
     span = Range.around([0.0, *known], 0.04)
 
-    def x(value: float) -> float:
+    def x(value: Real) -> float:
         return SIDE + span.share(value) * (WIDTH - 2 * SIDE)
 
     middle = HEIGHT / 2

@@ -35,25 +35,21 @@ def line_chart(
     marked: bool = False,
     logarithmic_x: bool = False,
     logarithmic_y: bool = False,
-    level: float | None = None,
 ) -> Markup:
     """A curve for each of ``curves``: the mean, and the range from the least to the largest value.
 
     Args:
         marked: a mark and an error bar at each point, as where few values of an option were tried.
-        level: a dashed line across, at something to compare with.
     """
     every = [value for curve in curves for _, sample in curve.points for value in sample.values]
     across = [x for curve in curves for x, _ in curve.points]
     room = 0.06 if marked else 0.0
     x_range = Range.around(across, room, logarithmic_x) if len(set(across)) > 1 else Range.around(across)
-    y_range = Range.around([*every, *([level] if level is not None else [])], 0.06, logarithmic_y)
+    y_range = Range.around(every, 0.06, logarithmic_y)
     frame = Frame(x_range, y_range)
     whole = [x for x in x_range.ticks(6) if x.is_integer()]
     tried = sorted(set(across))
     parts = frame.axes(x_label, y_label, (tried if len(tried) <= 8 else None) if marked else whole or None)
-    if level is not None:
-        parts.append(line(frame.left, frame.y(level), frame.width - frame.right, frame.y(level), "level"))
     usable = [usable_curve(curve, logarithmic_y) for curve in curves]
     parts += [band(curve, frame, number) for number, curve in enumerate(usable) if not marked]
     for number, curve in enumerate(usable):

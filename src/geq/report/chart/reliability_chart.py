@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 from geq.report.chart.axis import Frame, Range, drawing, line, rectangle
 from geq.report.markup import Markup
-from geq.report.number import shown
+from geq.report.number import Real, shown
 
 
 @dataclass(frozen=True)
 class Bin:
     """Confidences in [low, high): how many images, their mean confidence and accuracy (shares)."""
 
-    low: float
-    high: float
+    low: Real
+    high: Real
     images: int
-    confidence: float
-    accuracy: float
+    confidence: Real
+    accuracy: Real
 
 
 def reliability_chart(bins: Sequence[Bin], title: str) -> Markup:

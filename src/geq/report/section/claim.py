@@ -27,9 +27,9 @@ COLUMNS = (
     Column("Claim"),
     Column("Where"),
     Column("Published", numeric=True),
-    Column("Ours, 95 % interval", numeric=True),
-    Column("Picture", pictured=True),
+    Column("Ours", numeric=True),
     Column("Seeds", numeric=True),
+    Column("Picture", pictured=True),
 )
 CSV = (
     "verdict", "claim", "experiment", "source", "scale", "metric", "better arm", "worse arm", "at least",
@@ -53,7 +53,7 @@ def summary(evidence: Evidence) -> Section:
         tuple(row(*entry) for entry in found),
         note=(
             "A difference above 0 speaks for the claim, in the unit of its metric. Ours is the mean over "
-            "paired seeds with Student's 95 % interval; fewer than three pairs give no verdict. In the "
+            "paired seeds, below it Student's 95 % interval; fewer than three pairs give no verdict. In the "
             "picture the line is zero, the dot and bar are ours, the hollow diamond is the published "
             "difference; each has its own scale."
         ),
@@ -105,14 +105,16 @@ def row(experiment: Experiment, scale: str, found: Judgement) -> tuple[Cell, ...
     at = [element("br"), element("small", f"{metric.head}{', ' + scale if scale else ''}")]
     interval = "" if found.low is None else f"{signed(found.low, digits)} … {signed(found.high, digits)}"
     ours = signed(found.mean, digits)
-    both = join([element("strong", ours), *([element("br"), element("small", interval)] if interval else [])])
+    both = join(
+        [element("strong", ours), *([" ", element("br"), element("small", interval)] if interval else [])]
+    )
     picture = (
         interval_chart(found.mean, found.low, found.high, claim.published_difference, found.verdict)
         if found.mean is not None
         else EMPTY
     )
     return (
-        Cell(found.verdict, float(list(MARKS).index(found.verdict)), join([verdict, *reason])),
+        Cell(found.verdict, list(MARKS).index(found.verdict), join([verdict, *reason]), "why"),
         Cell(claim.text, claim.text, join([claim.text, *margin, *asked]), "claim"),
         Cell(
             " · ".join(filter(None, (experiment.source, scale))),
@@ -122,12 +124,12 @@ def row(experiment: Experiment, scale: str, found: Judgement) -> tuple[Cell, ...
         ),
         Cell(signed(claim.published_difference, digits), claim.published_difference),
         Cell(f"{ours} ({interval})" if interval else ours, found.mean, both),
+        Cell(str(len(found.seeds)), len(found.seeds)),
         Cell("", shown=picture, kind="picture"),
-        Cell(str(len(found.seeds)), float(len(found.seeds))),
     )
 
 
-def csv_row(experiment: Experiment, scale: str, found: Judgement) -> tuple[str | float | None, ...]:
+def csv_row(experiment: Experiment, scale: str, found: Judgement) -> tuple[str | float | int | None, ...]:
     claim = found.claim
     return (
         found.verdict, claim.text, experiment.name, experiment.source, scale, claim.metric, claim.better_arm,

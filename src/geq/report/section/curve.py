@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from geq.data.corruption.registry import corruption_names
+from geq.experiment.experiment import Metric
 from geq.report.chart.bar_chart import bar_chart
 from geq.report.chart.line_chart import Curve, line_chart
 from geq.report.figure import Figure, legend
-from geq.report.number import Sample, number
+from geq.report.number import Real, Sample, number
 from geq.report.source import Group
 
 TOGETHER = 6
@@ -86,7 +87,7 @@ def corruption_figures(group: Group) -> list[Figure]:
         "the thin lines their range."
     )
     picture = bar_chart([corruption_name(key) for key in keys], series, title, "accuracy (%)")
-    return [Figure(title, caption, picture, legend(list(series)))]
+    return [Figure(title, caption, picture, legend(list(series), filled=True), "tall")]
 
 
 def corruption_name(key: str) -> str:
@@ -94,35 +95,55 @@ def corruption_name(key: str) -> str:
 
 
 def ablation_figures(group: Group) -> list[Figure]:
-    """Each metric over the option that an ablation varies."""
-    if group.experiment is None or group.experiment.axis is None:
+    """Each metric over the options that an ablation varies; axes "α, one" and "α, two" share a picture."""
+    if group.experiment is None:
         return []
-    name, values = group.experiment.axis
-    positive = [value for value in values.values() if value > 0]
-    logarithmic = len(positive) == len(values) and max(positive) / min(positive) >= 16
-    figures = []
-    for metric in group.metrics:
-        points: dict[float, list[float]] = {}
-        published: dict[float, list[float]] = {}
-        for arm, value in values.items():
-            points.setdefault(value, []).extend(group.sample(arm, metric.key).values)
-            found = group.published(arm, metric.key)
-            if found is not None:
-                published[value] = [found[0]]
-        ours = Curve.of("ours", points)
-        if len(ours.points) < 2:
-            continue
-        title = f"{words(group)}: {metric.label} over {name}"
-        picture = line_chart([ours], title, name, metric.head, marked=True, logarithmic_x=logarithmic)
-        best = (min if metric.lower_is_better else max)(ours.points, key=lambda point: mean(point[1]))
-        said = f"Mean over the seeds, and the range of the seeds. Best for {name} = {best[0]:g}"
-        said += f"; published: best for {best_of(published, metric.lower_is_better):g}." if published else "."
-        figures.append(Figure(title, said, picture))
-    return figures
+    axes: dict[str, dict[str, Mapping[str, Real]]] = {}
+    for axis, arms in group.experiment.axes.items():
+        name, _, label = axis.partition(", ")
+        axes.setdefault(name, {})[label or "ours"] = arms
+    return [
+        figure
+        for name, curves in axes.items()
+        for metric in group.metrics
+        if (figure := ablation_figure(group, name, curves, metric)) is not None
+    ]
 
 
-def best_of(published: dict[float, list[float]], lower: bool) -> float:
-    return (min if lower else max)(published, key=lambda value: published[value][0])
+def ablation_figure(
+    group: Group, name: str, axis: dict[str, Mapping[str, Real]], metric: Metric
+) -> Figure | None:
+    """``metric`` over ``name``, a curve for each entry of ``axis``; None with fewer than two points."""
+    curves = [Curve.of(label, ablation_points(group, arms, metric)) for label, arms in axis.items()]
+    curves = [curve for curve in curves if len(curve.points) > 1]
+    if not curves:
+        return None
+    tried = [x for curve in curves for x, _ in curve.points]
+    logarithmic = min(tried) > 0 and max(tried) / min(tried) >= 16
+    title = f"{words(group)}: {metric.label} over {name}"
+    picture = line_chart(curves, title, name, metric.head, marked=True, logarithmic_x=logarithmic)
+    choose = min if metric.lower_is_better else max
+    best = {curve.label: choose(curve.points, key=lambda point: mean(point[1]))[0] for curve in curves}
+    ours = ", ".join(
+        f"{value:g} ({label})" if len(best) > 1 else f"{value:g}" for label, value in best.items()
+    )
+    said = f"Mean over the seeds, and the range of the seeds. Best {name}: {ours}"
+    paper = {
+        float(value): found[0]
+        for arms in axis.values()
+        for arm, value in arms.items()
+        if (found := group.published(arm, metric.key)) is not None
+    }
+    if len(axis) == 1 and len(paper) > 1:
+        said += f"; in the paper {choose(paper, key=paper.__getitem__):g}"
+    return Figure(title, f"{said}.", picture, legend([curve.label for curve in curves]))
+
+
+def ablation_points(group: Group, arms: Mapping[str, Real], metric: Metric) -> dict[float, list[float]]:
+    points: dict[float, list[float]] = {}
+    for arm, value in arms.items():
+        points.setdefault(float(value), []).extend(group.sample(arm, metric.key).values)
+    return points
 
 
 def mean(sample: Sample) -> float:

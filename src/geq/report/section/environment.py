@@ -38,7 +38,7 @@ def machine_table(records: list[Record]) -> Table:
         counted[place] = counted.get(place, 0) + 1
     columns = (Column("Runs", numeric=True), Column("Commit"), Column("Versions"), Column("Machine"))
     rows = [
-        (Cell(str(runs), float(runs)), Cell(code), Cell(versions, kind="words"), Cell(machine, kind="words"))
+        (Cell(str(runs), runs), Cell(code), Cell(versions, kind="words"), Cell(machine, kind="words"))
         for (code, versions, machine), runs in sorted(counted.items(), key=lambda item: (-item[1], item[0]))
     ]
     return Table("Code, versions and machines", columns, tuple(rows))
@@ -55,7 +55,7 @@ def run_table(evidence: Evidence) -> Table:
                     Cell(record.experiment),
                     Cell(record.scale),
                     Cell(record.arm),
-                    Cell(str(record.seed), float(record.seed)),
+                    Cell(str(record.seed), record.seed),
                     Cell(shown(value, metric.digits if metric else None), value),
                     Cell(metric.head if metric else MISSING),
                     Cell(duration(record.cpu_seconds), number(record.cpu_seconds)),

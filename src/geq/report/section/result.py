@@ -7,7 +7,7 @@ from itertools import groupby
 from geq.experiment.experiment import Metric
 from geq.report.figure import gallery
 from geq.report.markup import EMPTY, Markup, element, identifier, join
-from geq.report.number import MISSING, shown
+from geq.report.number import MISSING, Real, shown
 from geq.report.section.curve import ablation_figures, corruption_figures, training_figures
 from geq.report.section.part import Section
 from geq.report.source import Evidence, Group
@@ -100,7 +100,7 @@ def result_table(group: Group) -> Table:
             cells.append(our_cell(group, arm, metric))
             lines.append(csv_row(group, arm, labels[arm], metric))
         runs = len(group.of(arm))
-        rows.append((*cells, Cell(str(runs) if runs else MISSING, float(runs) if runs else None)))
+        rows.append((*cells, Cell(str(runs) if runs else MISSING, runs or None)))
     return Table(
         f"{group.experiment.source if group.experiment else group.name}, scale {group.scale}",
         tuple(columns),
@@ -127,7 +127,7 @@ def our_cell(group: Group, arm: str, metric: Metric) -> Cell:
     return number_cell(sample.mean, sample.spread, metric.digits, "ours") if sample else Cell(MISSING)
 
 
-def number_cell(value: float | None, spread: float | None, digits: int, kind: str | None) -> Cell:
+def number_cell(value: Real | None, spread: Real | None, digits: int, kind: str | None) -> Cell:
     wide = digits if value is None or not value or abs(value) >= 10**-digits / 2 else None
     text = shown(value, wide)
     if spread is None:
@@ -136,7 +136,7 @@ def number_cell(value: float | None, spread: float | None, digits: int, kind: st
     return Cell(f"{text} {around}", value, join([text, " ", element("small", around)]), kind)
 
 
-def csv_row(group: Group, arm: str, label: str, metric: Metric) -> tuple[str | float | None, ...]:
+def csv_row(group: Group, arm: str, label: str, metric: Metric) -> tuple[str | float | int | None, ...]:
     value, spread = group.published(arm, metric.key) or (None, None)
     sample = group.sample(arm, metric.key)
     return (

@@ -111,7 +111,11 @@ def corruption_figure(values: Mapping[str, Any], name: str) -> Figure:
     title = f"{name}: accuracy under corruption"
     chart = bar_chart(groups, series, title, "accuracy (%)")
     return Figure(
-        title, "Test accuracy under each corruption, mean of its severities.", chart, legend(list(series))
+        title,
+        "Test accuracy under each corruption, mean of its severities.",
+        chart,
+        legend(list(series), filled=True),
+        "tall",
     )
 
 
@@ -124,5 +128,8 @@ def picture(path: Path, title: str, caption: str, complaints: list[str]) -> Figu
         complaints.append(f"{path.name}: not a PNG of at most {LARGEST // 1_000_000} MB")
         return None
     return Figure(
-        title, f"{caption}.", embedded_png(content, f"{title}. {caption}."), wide="saliency" in path.name
+        title,
+        f"{caption}.",
+        embedded_png(content, f"{title}. {caption}."),
+        shape="wide" if "saliency" in path.name else None,
     )
