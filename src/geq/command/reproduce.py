@@ -280,11 +280,11 @@ def table_of(found: Any) -> Any:
     title = f"{experiment.source}: {experiment.title} (scale {found.scale})"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     table.caption, table.caption_justify = experiment.scale(found.scale).note, "left"
-    table.add_column("arm")
+    table.add_column("arm", no_wrap=True)
     for metric in experiment.metrics:
         if has_published(experiment, metric.key):
-            table.add_column(f"{metric.head}\npublished", justify="right", no_wrap=True)
-        table.add_column(f"{metric.head}\nobtained", justify="right", no_wrap=True)
+            table.add_column(f"{metric.label}\n{metric.unit}\npublished", justify="right")
+        table.add_column(f"{metric.label}\n{metric.unit}\nobtained", justify="right")
     table.add_column("seeds", justify="right")
     for arm, cells in found.cells.items():
         row = [experiment.arms[arm].label]
@@ -306,6 +306,8 @@ def claims_of(found: Any) -> Any:
     """Two lines for each claim."""
     from rich.text import Text
 
+    from geq.experiment.claim import counted
+
     colours = {"holds": "bold green", "fails": "bold red"}
     text = Text()
     for judged in found.judgements:
@@ -320,7 +322,7 @@ def claims_of(found: Any) -> Any:
         text.append(f" – {judged.reason}" if judged.reason else "")
         text.append(
             f"\n  {metric.label}: published {signed(claim.published_difference, digits)}, "
-            f"obtained {signed(judged.mean, digits)}{middle}, {len(judged.seeds)} seeds\n"
+            f"obtained {signed(judged.mean, digits)}{middle}, {counted(len(judged.seeds), 'seed')}\n"
         )
     return text
 

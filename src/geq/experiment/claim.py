@@ -110,12 +110,20 @@ def decide(
     if mean is None:
         return "not run", "no seed was run with both arms"
     if seeds < FEWEST_SEEDS or low is None or high is None:
-        return "undecided at this scale", f"{seeds} paired seeds; a verdict needs {FEWEST_SEEDS}"
+        return "undecided at this scale", f"{counted(seeds, 'paired seed')}; a verdict needs {FEWEST_SEEDS}"
     if low > claim.at_least:
         return "holds", ""
     if high < claim.at_least:
         return "fails", ""
     return "undecided at this scale", f"the interval contains {claim.at_least:g}"
+
+
+def counted(number: int, noun: str) -> str:
+    """
+    >>> counted(1, "seed"), counted(3, "seed")
+    ('1 seed', '3 seeds')
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def is_number(value: object) -> bool:
