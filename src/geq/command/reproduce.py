@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,7 +11,7 @@ from geq.error import OptionError, unknown_name
 if TYPE_CHECKING:
     from geq.experiment.experiment import Experiment, ScaleName
     from geq.experiment.launcher import Launcher
-    from geq.experiment.plan import Job, Work
+    from geq.experiment.plan import Job
 
 SUMMARY = """Run a table or figure of the papers: train every arm with every seed, show published and obtained
 figures side by side, and judge the claims by a 95 % interval over paired seeds. Without a name: list them.
@@ -61,12 +60,15 @@ def main(arguments: list[str]) -> int:
 
     console = Console()
     if asked.name is None:
+        from geq.experiment.display import show_list
+
         show_list(console)
         return 0
     if asked.seeds is not None and asked.seeds < 1:
         raise OptionError(f"seeds must be at least 1: got {asked.seeds}")
     experiments = chosen_experiments(asked.name, asked.scale)
     from geq.experiment.plan import plan
+    from geq.experiment.progress import Bars
     from geq.experiment.runner import Interrupted, Runner
 
     arms = chosen_arms(asked.only, experiments, asked.scale)
@@ -88,12 +90,12 @@ def main(arguments: list[str]) -> int:
         else:
             jobs += planned
     launcher = chosen_launcher(asked.launcher, asked.workers, asked.scale)
-    bars = Bars(launcher.slots)
+    bars = Bars()
     runner = Runner(launcher, Path(asked.results), Path(asked.runs) / "log", bars)
-    todo = of_part(runner.missing(jobs), jobs, asked.part)
-    finished = len(jobs) - len(todo)
-    if finished:
-        console.print(f"{finished} of {len(jobs)} records are there already", highlight=False)
+    missing = runner.missing(jobs)
+    todo = of_part(missing, jobs, asked.part)
+    if len(missing) < len(jobs):
+        console.print(f"{len(jobs) - len(missing)} of {len(jobs)} records are there already", highlight=False)
     if todo:
         announce(todo, launcher, asked.scale, asked.yes, console)
         try:
@@ -202,59 +204,9 @@ def announce(todo: list[Job], launcher: Launcher, scale: ScaleName, yes: bool, c
     console.print(f"{what}, {launcher.slots} at a time; about {about}", highlight=False)
 
 
-class Bars:
-    """Progress on the error stream: a bar for all, and a line for each run that is under way."""
-
-    def __init__(self, slots: int) -> None:
-        self.slots = slots
-        self.shown: Any = None
-        self.tasks: dict[str, Any] = {}
-        self.whole: Any = None
-        self.console: Any = None
-        self.works = self.done = 0
-
-    def watching(self, todo: list[Job]) -> Any:
-        """A context in which the bars are shown."""
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-        from geq.experiment.plan import grouped
-
-        self.console = Console(file=sys.stderr)
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[rest]}"),
-        )
-        self.shown = Progress(*columns, console=self.console, transient=True, redirect_stdout=False)
-        works = grouped(todo)
-        self.works = len(works)
-        self.whole = self.shown.add_task("all runs", total=len(works), rest="")
-        return self.shown
-
-    def started(self, work: Work) -> None:
-        self.tasks[work.folder.name] = self.shown.add_task(work.label, total=work.options.epochs, rest="")
-
-    def progressed(self, work: Work, epochs: int) -> None:
-        self.shown.update(self.tasks[work.folder.name], completed=epochs, rest="epochs")
-
-    def ended(self, work: Work, failure: str | None) -> None:
-        from geq.experiment.cost import in_words
-
-        self.done += 1
-        self.shown.remove_task(self.tasks.pop(work.folder.name))
-        elapsed = self.shown.tasks[0].elapsed or 0.0
-        left = elapsed / self.done * (self.works - self.done)
-        rest = f"about {in_words(left)} left" if self.done < self.works else ""
-        self.shown.update(self.whole, completed=self.done, rest=rest)
-        end = "failed" if failure is not None else "done"
-        self.console.print(f"{self.done}/{self.works} {work.label}: {end}", highlight=False, markup=False)
-
-
 def show_outcome(experiment: Experiment, scale: ScaleName, results: Path, console: Any) -> bool:
     """Print the table and the claims; whether there was something to complain of."""
+    from geq.experiment.display import claims_of, table_of
     from geq.experiment.outcome import outcome
     from geq.experiment.plan import usable
     from geq.experiment.record import read_records, record_path
@@ -270,98 +222,3 @@ def show_outcome(experiment: Experiment, scale: ScaleName, results: Path, consol
         warn(complaint, console)
     console.print(f"records  {path}", highlight=False, soft_wrap=True)
     return bool(complaints)
-
-
-def table_of(found: Any) -> Any:
-    from rich import box
-    from rich.table import Table
-
-    experiment = found.experiment
-    title = f"{experiment.source}: {experiment.title} (scale {found.scale})"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    table.caption, table.caption_justify = experiment.scale(found.scale).note, "left"
-    table.add_column("arm", no_wrap=True)
-    for metric in experiment.metrics:
-        if has_published(experiment, metric.key):
-            table.add_column(f"{metric.label}\n{metric.unit}\npublished", justify="right")
-        table.add_column(f"{metric.label}\n{metric.unit}\nobtained", justify="right")
-    table.add_column("seeds", justify="right")
-    for arm, cells in found.cells.items():
-        row = [experiment.arms[arm].label]
-        for metric in experiment.metrics:
-            cell = cells[metric.key]
-            if has_published(experiment, metric.key):
-                row.append(metric.shown(cell.published, cell.published_spread))
-            row.append(metric.shown(cell.mean, cell.spread) + (" !" if cell.undefined else ""))
-        seeds = max((len(cell.seeds) for cell in cells.values()), default=0)
-        table.add_row(*row, str(seeds))
-    return table
-
-
-def has_published(experiment: Experiment, key: str) -> bool:
-    return any(key in figures for figures in experiment.published.values())
-
-
-def claims_of(found: Any) -> Any:
-    """Two lines for each claim."""
-    from rich.text import Text
-
-    from geq.experiment.claim import counted
-
-    colours = {"holds": "bold green", "fails": "bold red"}
-    text = Text()
-    for judged in found.judgements:
-        claim = judged.claim
-        metric = found.experiment.metric(claim.metric)
-        digits = metric.digits
-        middle = (
-            "" if judged.low is None else f" [{signed(judged.low, digits)} … {signed(judged.high, digits)}]"
-        )
-        text.append(f"{claim.text}{' (our question)' if claim.ours else ''}: ")
-        text.append(judged.verdict, colours.get(judged.verdict, "bold"))
-        text.append(f" – {judged.reason}" if judged.reason else "")
-        text.append(
-            f"\n  {metric.label}: published {signed(claim.published_difference, digits)}, "
-            f"obtained {signed(judged.mean, digits)}{middle}, {counted(len(judged.seeds), 'seed')}\n"
-        )
-    return text
-
-
-def signed(value: float | None, digits: int) -> str:
-    """
-    >>> signed(1.0, 2), signed(None, 2)
-    ('+1.00', '–')
-    """
-    return "–" if value is None else f"{value:+.{digits}f}"
-
-
-def show_list(console: Any) -> None:
-    from rich import box
-    from rich.table import Table
-
-    from geq.experiment.cost import expected_work, in_words
-    from geq.experiment.plan import grouped, plan
-    from geq.experiment.registry import EXPERIMENTS
-
-    table = Table(title=f"{len(EXPERIMENTS)} experiments", title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("name", no_wrap=True)
-    table.add_column("source", no_wrap=True)
-    table.add_column("what")
-    table.add_column("arms", justify="right")
-    table.add_column("claims", justify="right")
-    table.add_column("one seed, small", justify="right")
-    for experiment in EXPERIMENTS.values():
-        time = "–"
-        if "small" in experiment.scales:
-            works = grouped(plan(experiment, "small", 1, "runs"))
-            time = f"{in_words(sum(map(expected_work, works)))} CPU"
-        table.add_row(
-            experiment.name,
-            experiment.source,
-            experiment.title,
-            str(len(experiment.arms)),
-            str(len(experiment.claims)),
-            time,
-        )
-    console.print(table)
-    console.print("geq reproduce NAME [--scale smoke|small|paper]; 'all' is all of them", highlight=False)
