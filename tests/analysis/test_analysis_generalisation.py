@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import geq
-from geq.analysis.generalisation import (
+from geq.analysis.generalisation import frobenius
+from geq.analysis.pac_bayes import (
     Norms,
     corrected_geq,
     corrected_opteq,
     corrected_right_side,
-    frobenius,
     largest_perturbation,
     margin_loss,
     paper_geq,
@@ -171,4 +171,4 @@ def test_the_frobenius_norm_of_an_unrolled_convolution(padding: str, kernel: int
     matrix = matrix_of(operator, (3, 4, 5))
     assert frobenius(operator.weight, operator) == pytest.approx(float(matrix.square().sum()))
     dense = geq.Dense(3, 2).double()
-    assert frobenius(dense.weight, dense) == pytest.approx(float(dense.weight.square().sum()))
+    assert frobenius(dense.weight, dense) == pytest.approx(float(dense.weight.detach().square().sum()))

@@ -15,12 +15,12 @@ import geq
 from geq.problem.enclosure import (
     THOROUGH,
     Enclosure,
-    PatchRoot,
-    StripGram,
     convolution_enclosure,
     largest_singular_value,
     matrix_enclosure,
 )
+from geq.problem.patch_root import PatchRoot
+from geq.problem.strip_gram import StripGram
 from hidden_problems import matrix_of
 
 SIZES = st.integers(1, 7)

@@ -12,18 +12,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geq.analysis.norm import LayerNorms, layer_norms
+from geq.analysis.norm import LayerNorms, has_norms, layer_norms
 from geq.analysis.subject import solved_tightly
-from geq.cell import ProximalCell
 from geq.equilibrium import Equilibrium
-from geq.problem import Context, HiddenProblem, Linear
-from geq.problem.enclosure import THOROUGH
+from geq.problem import Context, Linear
 from geq.problem.similarity import BoundRadial, RadialSimilarity
 
 
 def unsuited(layer: Equilibrium) -> str | None:
     """Why the propositions do not speak of this layer; None where they do."""
-    if not isinstance(layer.cell, ProximalCell) or type(layer.problem) is not HiddenProblem:
+    if not has_norms(layer):
         return f"{type(layer.cell).__name__} is not the map of a kernel"
     similarity = layer.problem.similarity
     if not isinstance(similarity, (RadialSimilarity, Linear)):
@@ -93,7 +91,7 @@ def measure(layer: Equilibrium, x: Tensor, norms: LayerNorms | None = None) -> C
     problem = layer.problem
     c = problem.inject(x)
     assert isinstance(c, Context)
-    norms = layer_norms(problem, THOROUGH) if norms is None else norms
+    norms = layer_norms(problem) if norms is None else norms
     z = solved_tightly(layer).solve(x).value
     assert isinstance(z, Tensor)
     gaussian, beta, gamma, radius = False, 1.0, None, 0.0

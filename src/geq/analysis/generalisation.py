@@ -1,157 +1,35 @@
-"""Proposition 2 and remark 1: PAC-Bayesian bounds of the test error.
-
-With probability 1 − δ over M training samples the paper states L₀ ≤ L̂_η + √(16h ln(24h)K²B_W/(η²M) +
-ln(M√M/δ)/M) with
-
-    K_geq   = βμ⁴B/(1 − βm)² + (2μβ + 1)μB/(1 − βm) + 1,        K_opteq = μ³B/(1 − m)² + μB/(1 − m) + 1.
-
-K is how much the logits move, at most, per unit of perturbation of the weights; everything rests on it. The
-printed K is not such a bound: the proof has B + 1 where the bias counts (at x = 0 the printed K is 1, and a
-perturbed bias moves the logits by more), it lets β stand still while the weights move, and B_W counts
-‖WᵀW‖_F² where W itself is perturbed, whose square norm is larger. The constant 4 and the M − 1 of the lemma
-are lost too. :func:`corrected_geq` and :func:`corrected_opteq` are bounds of the perturbation that hold, for
-norms up to μ that are fixed in advance; docs/errata.md derives them.
-
-A bound above 1 is void: an error rate is at most 1 anyway. These are, and the report says so.
-"""
+"""Proposition 2 on a run: margin loss, constants, both right-hand sides of :mod:`geq.analysis.pac_bayes`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int64
 from torch import Tensor
 
 from geq.analysis.constant import measure, unsuited
-from geq.analysis.norm import AffineMap, input_map
+from geq.analysis.norm import AffineMap, LayerNorms, input_map
+from geq.analysis.pac_bayes import (
+    Norms,
+    corrected_geq,
+    corrected_opteq,
+    corrected_right_side,
+    margin_loss,
+    paper_geq,
+    paper_opteq,
+    paper_right_side,
+    remark_1,
+)
 from geq.analysis.result import Bound, Result, Table, shown
-from geq.analysis.subject import Subject
+from geq.analysis.subject import Settings, Subject
 from geq.equilibrium import Equilibrium
 from geq.problem import Conv2d, HiddenProblem, Operator
-from geq.problem.enclosure import wrapped
-from geq.problem.similarity import PEAK_CURVATURE
+from geq.problem.symbol import wrapped
 from geq.training.tolerance import measured_failures
 
 PROBES = 32
-
-
-def margin_loss(logits: Float[Tensor, "b classes"], labels: Int64[Tensor, "b"], margin: float) -> float:
-    """Share of samples whose class does not lead by more than ``margin`` (GEQ eq. 9).
-
-    >>> margin_loss(torch.tensor([[2.0, 0.0], [1.0, 0.9]]), torch.tensor([0, 0]), 0.5)
-    0.5
-    """
-    right = logits.gather(1, labels[:, None])[:, 0]
-    others = logits.scatter(1, labels[:, None], -math.inf).amax(1)
-    return float((right <= margin + others).double().mean())
-
-
-def paper_geq(beta: float, m: float, mu: float, bound: float) -> float:
-    """K_geq as printed; infinite where βm ≥ 1."""
-    rest = 1 - beta * m
-    if rest <= 0:
-        return math.inf
-    return beta * mu**4 * bound / rest**2 + (2 * mu * beta + 1) * mu * bound / rest + 1
-
-
-def paper_opteq(m: float, mu: float, bound: float) -> float:
-    """K_opteq as printed; infinite where m ≥ 1."""
-    return mu**3 * bound / (1 - m) ** 2 + mu * bound / (1 - m) + 1 if m < 1 else math.inf
-
-
-@dataclass(frozen=True)
-class Norms:
-    """Bounds, fixed in advance, of ‖W‖, ‖U‖, ‖b‖ and ‖W_c‖, and B of the inputs."""
-
-    W: float
-    U: float
-    b: float
-    W_c: float
-    B: float
-
-    @classmethod
-    def all_at(cls, mu: float, bound: float) -> Norms:
-        """The proposition's setting: one μ for all."""
-        return cls(mu, mu, mu, mu, bound)
-
-
-def corrected_geq(norms: Norms, size: float) -> float:
-    """K such that ‖Δlogits‖ ≤ K·size where W, U, b, W_c and b_c each move by at most ``size``.
-
-    With v̄ and z̄ of the moved weights: ‖v̄‖ ≤ (‖U‖ + size)B + ‖b‖ + size, ‖z̄‖ ≤ (‖W‖ + size)‖v̄‖, and strong
-    convexity bounds the move of z by size·(‖v̄‖ + ‖W‖(B + 1 + ‖z̄‖))/(1 − 2e^{−3/2}‖W‖²).
-    """
-    rest = 1 - PEAK_CURVATURE * norms.W**2
-    if rest <= 0:
-        return math.inf
-    v = (norms.U + size) * norms.B + norms.b + size
-    z = (norms.W + size) * v
-    moved = (v + norms.W * (norms.B + 1 + z)) / rest
-    return z + norms.W_c * moved + 1
-
-
-def corrected_opteq(norms: Norms, size: float) -> float:
-    """The same for the linear kernel: ‖z̄‖ ≤ ‖v̄‖/(1 − (‖W‖ + size)²)."""
-    if norms.W + size >= 1:
-        return math.inf
-    v = (norms.U + size) * norms.B + norms.b + size
-    z = v / (1 - (norms.W + size) ** 2)
-    moved = ((2 * norms.W + size) * z + norms.B + 1) / (1 - norms.W**2)
-    return z + norms.W_c * moved + 1
-
-
-def largest_perturbation(constant: Callable[[float], float], margin: float) -> float:
-    """The size at which K(size)·size = margin/4, by bisection; K grows with the size."""
-    low, high = 0.0, margin
-    for _ in range(200):
-        middle = (low + high) / 2
-        if constant(middle) * middle <= margin / 4:
-            low = middle
-        else:
-            high = middle
-    return low
-
-
-def paper_right_side(
-    loss: float, constant: float, width: int, weight: float, margin: float, samples: int, confidence: float
-) -> float:
-    """L̂_η + √(16h ln(24h)K²B_W/(η²M) + ln(M√M/δ)/M)."""
-    if not math.isfinite(constant):
-        return math.inf
-    complexity = 16 * width * math.log(24 * width) * constant**2 * weight / (margin**2 * samples)
-    return loss + math.sqrt(complexity + math.log(samples**1.5 / confidence) / samples)
-
-
-def corrected_right_side(
-    loss: float,
-    constant: Callable[[float], float],
-    width: int,
-    weight: float,
-    margin: float,
-    samples: int,
-    confidence: float,
-) -> float:
-    """L̂_η + 4√((KL + ln(6M/δ))/(M − 1)), KL = B_W/2σ², σ√(2h ln 24h) the largest allowed perturbation."""
-    size = largest_perturbation(constant, margin)
-    if size <= 0 or not math.isfinite(constant(size)):
-        return math.inf
-    variance = size**2 / (2 * width * math.log(24 * width))
-    divergence = weight / (2 * variance)
-    return loss + 4 * math.sqrt((divergence + math.log(6 * samples / confidence)) / (samples - 1))
-
-
-def remark_1(beta: float, m: float, mu: float) -> dict[str, bool]:
-    """The paper: for β < 0.8 and μ, m > 0.9 both fractions of GEQ are below OptEq's 1/(1 − m)."""
-    rest = 1 - beta * m
-    return {
-        "condition": beta < 0.8 and mu > 0.9 and 0.9 < m < 1,
-        "first": m < 1 and beta * mu / rest < 1 / (1 - m),
-        "second": m < 1 and (2 * mu * beta + 1) / rest <= 1 / (1 - m),
-    }
 
 
 @dataclass(frozen=True)
@@ -197,31 +75,39 @@ def weight_norms(problem: HiddenProblem, U: AffineMap, x: Tensor) -> WeightNorms
 
 @torch.no_grad()
 def analyse_layer(
-    layer: Equilibrium, x: Tensor, head: Tensor, head_bias: Tensor, margin_losses: Any, settings: Any
+    layer: Equilibrium,
+    x: Tensor,
+    head: Tensor,
+    head_bias: Tensor,
+    margin_losses: Any,
+    settings: Settings,
+    norms: LayerNorms | None = None,
 ) -> dict[str, Any]:
     """Both right-hand sides for one equilibrium, with the kernel's own and with the other's formula."""
     U = input_map(layer.problem.U)
     assert U is not None
-    c = measure(layer, x)
+    c = measure(layer, x, norms)
     sizes = weight_norms(layer.problem, U, x)
     extra = float(head.square().sum()) + float(head_bias.square().sum())
     head_norm = float(torch.linalg.matrix_norm(head.double(), 2))
     mu = max(c.mu, head_norm, c.norms.bias)
     m = c.feedback**2
-    common = (sizes.width,)
-    rest = (settings.margin, margin_losses["samples"], settings.confidence)
     printed_weight = sizes.gram + sizes.U + sizes.bias + extra
     true_weight = sizes.W + sizes.U + sizes.bias + extra
-    loss = margin_losses["train"]
-    geq = paper_right_side(loss, paper_geq(c.beta_max, m, mu, c.input_norm), *common, printed_weight, *rest)
-    opteq = paper_right_side(loss, paper_opteq(m, mu, c.input_norm), *common, printed_weight, *rest)
+    loss, samples = float(margin_losses["train"]), int(margin_losses["samples"])
+    margin, confidence = settings.margin, settings.confidence
 
-    norms = Norms(c.feedback, c.injection, c.norms.bias, head_norm, c.input_norm)
+    def printed(constant: float) -> float:
+        return paper_right_side(loss, constant, sizes.width, printed_weight, margin, samples, confidence)
+
+    geq = printed(paper_geq(c.beta_max, m, mu, c.input_norm))
+    opteq = printed(paper_opteq(m, mu, c.input_norm))
+    fixed = Norms(c.feedback, c.injection, c.norms.bias, head_norm, c.input_norm)
 
     def corrected(size: float) -> float:
-        return (corrected_geq if c.gaussian else corrected_opteq)(norms, size)
+        return (corrected_geq if c.gaussian else corrected_opteq)(fixed, size)
 
-    own = corrected_right_side(loss, corrected, *common, true_weight, *rest)
+    own = corrected_right_side(loss, corrected, sizes.width, true_weight, margin, samples, confidence)
     test = margin_losses["test"]
     return {
         "constants": {**c.as_mapping(), "mu": mu, "m": m, "W_c": head_norm, "h": sizes.width},
@@ -256,7 +142,9 @@ def analyse(subject: Subject) -> Result:
             notes.append(f"{name}: {reason}.")
             continue
         bias = torch.zeros(1) if head.bias is None else head.bias
-        layers[name] = analyse_layer(layer, subject.inputs[name], head.weight, bias, losses, settings)
+        layers[name] = analyse_layer(
+            layer, subject.inputs[name], head.weight, bias, losses, settings, subject.norms(name)
+        )
     values["layers"] = layers
     notes.extend(comments(layers))
     return Result(values, (table(layers),) if layers else (), notes)
@@ -313,7 +201,7 @@ def comments(layers: dict[str, Any]) -> list[str]:
         if c["mu"] >= 1:
             found.append(f"{name}: the proposition assumes μ < 1; here μ = {c['mu']:.3f}.")
         met = "met" if remark["condition"] else "not met"
-        if c["m"] < 1:
+        if c["m"] < 1 and c["gamma"] is not None:
             better = remark["first"] and remark["second"]
             found.append(
                 f"{name}: remark 1's condition (β < 0.8; μ, m > 0.9) is {met}; the printed Gaussian formula "

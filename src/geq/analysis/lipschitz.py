@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from geq.analysis.constant import Constants, measure, unsuited
+from geq.analysis.norm import LayerNorms
 from geq.analysis.result import Bound, Result, Table, shown
 from geq.analysis.subject import Subject, solved_tightly
 from geq.equilibrium import Equilibrium
@@ -44,7 +45,7 @@ def paper_geq(beta: float, gamma: float, bound: float, mu: float) -> float:
     """GEQ eq. 11 as printed; see the module's text for what is wrong with it.
 
     >>> round(paper_geq(0.8, 0.04, 1.0, 0.9), 3)
-    3.846
+    3.85
     """
     slope = beta * mu**2 + math.sqrt(gamma) * bound * mu**3
     return quotient(slope, slope)
@@ -173,13 +174,15 @@ def remark_2(beta: float, gamma: float, bound: float, mu: float) -> dict[str, An
     }
 
 
-def analyse_layer(layer: Equilibrium, x: Tensor, steps: int) -> dict[str, Any]:
+def analyse_layer(
+    layer: Equilibrium, x: Tensor, steps: int, norms: LayerNorms | None = None
+) -> dict[str, Any]:
     x = x[: 2 * (len(x) // 2)]
     pairs = x[::2], x[1::2]
     bound = float(x.flatten(1).norm(dim=1).max())
     found, first, second = ascend(layer, *pairs, bound, steps)
     # β and B are those of the pairs too: a bound is stated for the inputs that it is tried on.
-    constants = measure(layer, torch.cat([x, first, second]))
+    constants = measure(layer, torch.cat([x, first, second]), norms)
     bounds = bounds_of(constants, float(found.max()))
     remark = None
     if constants.gaussian and constants.gamma is not None:
@@ -201,7 +204,7 @@ def analyse(subject: Subject) -> Result:
         if reason is not None:
             notes.append(f"{name}: {reason}.")
             continue
-        values[name] = analyse_layer(layer, subject.inputs[name], subject.settings.steps)
+        values[name] = analyse_layer(layer, subject.inputs[name], subject.settings.steps, subject.norms(name))
     for name, found in values.items():
         constants = found["constants"]
         if constants["mu"] >= 1:

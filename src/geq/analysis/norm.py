@@ -12,15 +12,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from geq.cell import ProximalCell
+from geq.equilibrium import Equilibrium
 from geq.layer.injection import Injection
 from geq.problem import Conv2d, Dense, HiddenProblem, Operator, PatchGaussian
 from geq.problem.enclosure import (
+    QUICK,
     THOROUGH,
     Enclosure,
-    PatchRoot,
     convolution_enclosure,
     matrix_enclosure,
 )
+from geq.problem.patch_root import PatchRoot
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class AffineMap:
     weight: Tensor
     bias: Tensor
 
-    def norm(self, root: PatchRoot | None, budget: float = THOROUGH) -> Enclosure:
+    def norm(self, root: PatchRoot | None, budget: float = QUICK) -> Enclosure:
         """‖U‖, or ‖W_hᵀU‖ on patches."""
         if isinstance(self.operator, Conv2d):
             return convolution_enclosure(
@@ -105,11 +108,18 @@ class LayerNorms:
         }
 
 
+def has_norms(layer: Equilibrium) -> bool:
+    """Whether the layer is the map of a hidden problem with a W of its own."""
+    return isinstance(layer.cell, ProximalCell) and type(layer.problem) is HiddenProblem
+
+
 @torch.no_grad()
 def layer_norms(problem: HiddenProblem, budget: float = THOROUGH) -> LayerNorms:
     """All norms of a problem's operators, at the size of the last map seen."""
     similarity, U = problem.similarity, input_map(problem.U)
-    W = problem.W.norm_enclosure(budget)
+    patched = isinstance(similarity, PatchGaussian)
+    # With patches the verdicts rest on the joint norm; a percent in the others is not worth the time.
+    W = problem.W.norm_enclosure(QUICK if patched else budget)
     root, projection, feedback = None, None, W
     if isinstance(similarity, PatchGaussian):
         projection = float(torch.linalg.matrix_norm(similarity.projection.double(), 2))
@@ -121,6 +131,6 @@ def layer_norms(problem: HiddenProblem, budget: float = THOROUGH) -> LayerNorms:
         W,
         projection,
         feedback,
-        None if U is None else U.norm(root, budget),
+        None if U is None else U.norm(root, QUICK),
         0.0 if U is None else U.bias_norm,
     )

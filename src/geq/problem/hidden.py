@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from geq.error import CheckedOptions, InputError, OptionError
 from geq.problem.certificate import WellPosedness
-from geq.problem.enclosure import QUICK, Enclosure, PatchRoot, convolution_enclosure
+from geq.problem.enclosure import QUICK, Enclosure, convolution_enclosure
 from geq.problem.operator import Conv2d, LinearMap, Operator
 from geq.problem.patch import PatchGaussian
+from geq.problem.patch_root import PatchRoot
 from geq.problem.penalty import NonNegative, Penalty, per_sample
 from geq.problem.similarity import BoundRadial, BoundSimilarity, Similarity, derivative
 

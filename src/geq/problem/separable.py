@@ -7,9 +7,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from geq.problem.enclosure import ROUNDING, wrapped
+from geq.problem.enclosure import ROUNDING
 from geq.problem.norm import NormRule
 from geq.problem.operator import Conv2d, Operator
+from geq.problem.symbol import wrapped
 
 
 class Separable2d(Conv2d):
