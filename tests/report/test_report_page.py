@@ -83,7 +83,8 @@ def test_claims_come_first_with_every_verdict(parts: list[Section]) -> None:
     assert rows["γ = 0.5 is better than γ = 2"]["verdict"] == "undecided at this scale", (
         "two seeds decide nothing"
     )
-    assert rows["Deep OptEq segments better than FCN"]["verdict"] == "not run"
+    (other,) = csv.DictReader(io.StringIO(table_of(parts, "claims-that-were-not-run").csv()))
+    assert (other["claim"], other["verdict"]) == ("Deep OptEq segments better than FCN", "not run")
 
 
 def test_published_and_obtained_stand_side_by_side(parts: list[Section]) -> None:
@@ -210,6 +211,26 @@ def test_configurations_are_not_mixed() -> None:
     )
     assert len(chosen.records) == 3
     assert chosen.complaints == ("two are left out",)
+
+
+def test_many_arms_are_drawn_in_parts_and_folded() -> None:
+    found = [record("another", f"arm-{number:02}", 0, 50.0) for number in range(14)]
+    evidence = sort(found, [], {})
+    text = page(evidence, sections(evidence))
+    assert outline(text).count("figure") == 6, "accuracy and loss, in three parts each"
+    assert "training loss, part 3 of 3" in text
+    assert "<summary>6 training curves</summary>" in text
+    assert "this version knows no such experiment" in text
+
+
+def test_axes_of_one_name_share_a_picture() -> None:
+    known = experiments()
+    halves = {"γ, low": {"gamma-0.1": 0.1, "gamma-0.25": 0.25}, "γ, high": {"gamma-1": 1, "gamma-2": 2}}
+    known["kerdeq-gamma"] = replace(known["kerdeq-gamma"], axes=halves)
+    evidence = sort(records(), [], known)
+    text = page(evidence, sections(evidence))
+    assert text.count("test accuracy over γ.</strong>") == 1
+    assert "Best γ: 0.25 (low), 1 (high)." in text
 
 
 def test_a_seed_counts_once() -> None:

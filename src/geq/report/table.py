@@ -88,7 +88,7 @@ class Table:
             ],
             {"class": "sortable stacked" if self.stacked else "sortable", "id": f"table-{self.anchor}"},
         )
-        region = {"class": "scroll", "role": "region", "aria-label": self.title, "tabindex": 0}
+        region = {"class": "scroll", "role": "region", "aria-label": self.title, "tabindex": "0"}
         note = [element("p", self.note, {"class": "note"})] if self.note else []
         return join([element("div", table, region), *note])
 

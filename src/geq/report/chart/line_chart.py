@@ -83,7 +83,7 @@ def stroke(curve: Curve, frame: Frame, number: int, marked: bool) -> list[Markup
         if len(sample.values) > 1:
             low, high = frame.y(min(sample.values)), frame.y(max(sample.values))
             parts.append(line(frame.x(x), low, frame.x(x), high, f"whisker {kind}"))
-        centre = {"cx": place(frame.x(x)), "cy": place(frame.y(mean)), "r": 4, "class": f"mark {kind}"}
+        centre = {"cx": place(frame.x(x)), "cy": place(frame.y(mean)), "r": "4", "class": f"mark {kind}"}
         parts.append(element("circle", element("title", words), centre))
     return parts
 

@@ -31,15 +31,24 @@ COLUMNS = (
     Column("Seeds", numeric=True),
     Column("Picture", pictured=True),
 )
+NOTE = (
+    "A difference above 0 speaks for the claim, in the unit of its metric. Ours is the mean over paired "
+    "seeds, below it Student's 95 % interval; fewer than three pairs give no verdict. In the picture the "
+    "line is zero, the dot and bar are ours, the hollow diamond is the published difference; each has its "
+    "own scale."
+)
 CSV = (
     "verdict", "claim", "experiment", "source", "scale", "metric", "better arm", "worse arm", "at least",
     "published difference", "our difference", "low", "high", "seeds", "reason",
 )  # fmt: skip
 
 
+Found = tuple[Experiment, str, Judgement]
+
+
 def summary(evidence: Evidence) -> Section:
-    """Every claim of every experiment, those that were decided first."""
-    found: list[tuple[Experiment, str, Judgement]] = []
+    """Every claim of every experiment, those that were decided first, and folded those that were not run."""
+    found: list[Found] = []
     for group in evidence.groups:
         if group.experiment is not None:
             found += [(group.experiment, group.scale, one) for one in group.judgements()]
@@ -47,32 +56,40 @@ def summary(evidence: Evidence) -> Section:
         found += [(experiment, "", judge(claim, [])) for claim in experiment.claims]
     order = list(MARKS)
     found.sort(key=lambda entry: order.index(entry[2].verdict))
-    table = Table(
-        "Claims",
+    judged = [entry for entry in found if entry[2].verdict != "not run"]
+    others = [entry for entry in found if entry[2].verdict == "not run"]
+    body = [
+        element(
+            "p",
+            "What the papers claim, judged by our own runs at the scale that is named.",
+            {"class": "lead"},
+        ),
+        chips(Counter(one.verdict for _, _, one in found)),
+    ]
+    tables = []
+    if judged:
+        tables.append(claim_table("Claims", judged, NOTE))
+        body.append(tables[-1].html())
+    else:
+        body.append(element("p", "None of these runs decides a claim."))
+    if others:
+        tables.append(claim_table("Claims that were not run", others, ""))
+        body.append(
+            element("details", [element("summary", f"{len(others)} claims without runs"), tables[-1].html()])
+        )
+    return Section("claims", "Claims", join(body), tuple(tables))
+
+
+def claim_table(title: str, found: list[Found], note: str) -> Table:
+    return Table(
+        title,
         COLUMNS,
         tuple(row(*entry) for entry in found),
-        note=(
-            "A difference above 0 speaks for the claim, in the unit of its metric. Ours is the mean over "
-            "paired seeds, below it Student's 95 % interval; fewer than three pairs give no verdict. In the "
-            "picture the line is zero, the dot and bar are ours, the hollow diamond is the published "
-            "difference; each has its own scale."
-        ),
+        note=note,
+        stacked=True,
         csv_columns=CSV,
         csv_rows=tuple(csv_row(*entry) for entry in found),
-        stacked=True,
     )
-    counts = Counter(one.verdict for _, _, one in found)
-    words = element(
-        "p",
-        "What the papers claim, judged by our own runs at the scale that is named.",
-        {"class": "lead"},
-    )
-    body = (
-        [words, chips(counts), table.html()]
-        if found
-        else [words, element("p", "None of these runs belongs to a claim.")]
-    )
-    return Section("claims", "Claims", join(body), (table,) if found else ())
 
 
 def chips(counts: Counter[Verdict]) -> Markup:

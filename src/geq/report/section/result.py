@@ -17,6 +17,9 @@ CSV = (
     "arm", "label", "metric", "unit", "published", "published spread", "ours", "standard deviation", "seeds",
 )  # fmt: skip
 
+FEW = 4
+"""Pictures of the training that are not folded."""
+
 
 def results(evidence: Evidence) -> Section:
     """A part for each experiment, and in it a table and figures for each scale."""
@@ -63,13 +66,17 @@ def at_scale(group: Group, table: Table) -> Markup:
         note = f"{note} Smoke runs show that everything works; their numbers mean nothing.".strip()
     seeds = sorted({record.seed for record in group.records})
     said = f"{len(group.records)} runs, seeds {', '.join(map(str, seeds))}. {note}".strip()
-    figures = [*ablation_figures(group), *corruption_figures(group), *training_figures(group)]
+    figures = [*ablation_figures(group), *corruption_figures(group)]
+    trained = training_figures(group)
+    many = len(trained) > FEW
+    curves = element("details", [element("summary", f"{len(trained)} training curves"), gallery(trained)])
     return join(
         [
             element("h4", f"Scale {group.scale}", {"id": identifier(group.anchor)}),
             element("p", said, {"class": "meta"}),
             table.html(),
-            gallery(figures),
+            gallery(figures if many else [*figures, *trained]),
+            curves if many else EMPTY,
         ]
     )
 
