@@ -43,9 +43,7 @@ def gallery(figures: list[Figure]) -> Markup:
 def embedded_png(content: bytes, alternative: str) -> Markup:
     """A PNG that is part of the page."""
     encoded = base64.b64encode(content).decode("ascii")
-    return element(
-        "img", "", {"src": f"data:image/png;base64,{encoded}", "alt": alternative, "loading": "lazy"}
-    )
+    return element("img", "", {"src": f"data:image/png;base64,{encoded}", "alt": alternative})
 
 
 def legend(labels: list[str], filled: bool = False) -> Markup:

@@ -14,7 +14,7 @@ COLUMNS = (
     Column("Model"),
     Column("Parameters", numeric=True),
     Column("Epochs", numeric=True),
-    Column("CPU time of a run", numeric=True),
+    Column("CPU time", numeric=True),
     Column("per epoch", numeric=True),
     Column("Evaluations", numeric=True),
     Column("Residual", numeric=True),
