@@ -99,7 +99,7 @@ def expected_work(work: Work) -> float:
 
 def in_words(seconds: float) -> str:
     """
-    >>> in_words(40), in_words(3000), in_words(2e4), in_words(4e6)
+    >>> in_words(40.0), in_words(3e3), in_words(2e4), in_words(4e6)
     ('40 s', '50 min', '5.6 h', '46 days')
     """
     if seconds < 90:

@@ -57,7 +57,7 @@ EXPERIMENT = Experiment(
     ),
     scales={
         "smoke": smoke(),
-        "small": small("imagenet100", 9_000, 5, note="64×64", data_override=["image_size=64"]),
+        "small": small("imagenet100", 8_500, 5, note="64×64", data_override=["image_size=64"]),
         "paper": paper("ImageNet-100 at 256×256, 100 epochs, one GPU for each run"),
     },
 )
