@@ -40,7 +40,7 @@ def grad_cam(
     >>> from geq.model.registry import create_model
     >>> model = create_model("geq_tiny").eval()
     >>> grad_cam(model, torch.randn(2, 1, 8, 8), 3).shape
-    torch.Size([2, 4, 4])
+    torch.Size([2, 8, 8])
     """
     try:
         from captum.attr import LayerGradCam
