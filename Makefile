@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONHASHSEED ?= 0
 
-.PHONY: run test nightly check lint bench docs clean
+.PHONY: run test nightly smoke check lint bench docs clean
 
 run: .venv ## train the embedded default (GEQ on scikit-learn's digits) and draw it
 	$(BIN)/geq train
@@ -14,6 +14,9 @@ test: .venv ## lint, types and every test
 
 nightly: .venv ## what takes too long for every day: the whole contract of the largest models
 	GEQ_TORCH_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m nightly
+
+smoke: .venv ## every table and figure of the papers, end to end, at the smallest scale
+	$(BIN)/geq reproduce all --scale smoke --results results --runs runs
 
 check: .venv ## what to run before each commit: lint, types, fast tests
 	$(MAKE) lint
