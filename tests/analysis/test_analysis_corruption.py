@@ -20,7 +20,7 @@ from geq.analysis.piece import Pieces
 from geq.analysis.subject import Settings, Subject
 from geq.data.corruption import corrupt, corruption_names, write_cifar_c
 from geq.data.registry import load_dataset
-from geq.error import DataError, InputError, OptionError
+from geq.error import CheckpointError, DataError, InputError, OptionError
 from geq.training.run import RunFolder
 from saved_runs import saved_run, write_cifar10
 from scenes import write_camvid
@@ -132,6 +132,13 @@ def test_runs_on_other_data_cannot_stand_beside(run: RunFolder, tmp_path: Path) 
         InputError, match=r"measured on the same images: tiny has digits .* cifar has cifar10"
     ):
         analyse(Subject(run, Settings(limit=10, reference=str(other.path)), data_root=root))
+
+
+def test_an_unfinished_run_cannot_stand_beside(run: RunFolder, tmp_path: Path) -> None:
+    other = saved_run(tmp_path, "young", model="dnn_tiny")
+    (other.model / "config.json").unlink()
+    with pytest.raises(CheckpointError, match="young has no trained network to analyse"):
+        analyse(Subject(run, Settings(reference=str(other.path))))
 
 
 def test_files_give_what_is_computed(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def draw_reliability(found: Reliability, figures: dict[str, float | int], path: 
         label=f"mean confidence {figures['confidence']:.2f} %",
     )
     below.set(xlabel="confidence: probability of the predicted class", ylabel="images (log scale)")
-    below.legend(frameon=False, loc="upper left")
+    below.legend(loc="upper left", framealpha=0.9, edgecolor="none")
     for axis in (above, below):
         plain(axis)
     save(figure, path)
@@ -114,6 +114,7 @@ def draw_ood(
         histogram(axis, inside[name], {where: scores[name] for where, scores in outside.items()})
         axis.set(xlabel=PANELS[name], ylabel="density")
         axis.set_title(name, fontsize=10)
+        axis.locator_params(axis="x", nbins=5)
         axis.legend(frameon=False, fontsize=8)
         plain(axis)
     for axis, (where, scores) in zip(
@@ -131,7 +132,15 @@ def draw_ood(
             ylim=(0, 1.02),
         )
         axis.set_title(f"ROC: {where}", fontsize=10)
-        axis.legend(frameon=False, fontsize=8, loc="lower right", title="AUROC", title_fontsize=8)
+        axis.set_box_aspect(1)
+        axis.legend(
+            frameon=False,
+            fontsize=8,
+            title="AUROC",
+            title_fontsize=8,
+            loc="center left",
+            bbox_to_anchor=(1.0, 0.5),  # beside the axes: curves near chance fill them
+        )
         plain(axis)
     save(figure, path)
 

@@ -36,6 +36,7 @@ from geq.data.protocol import first_classes, stratified
 from geq.error import DataError, InputError, unknown_name
 from geq.training.evaluation import evaluate
 from geq.training.ingredient import decoded
+from geq.training.run import RunFolder
 from geq.training.thread import limited_threads
 
 CLEAN = "clean"
@@ -204,9 +205,13 @@ def label(name: str, severity: int) -> str:
 
 def analyse(subject: Subject) -> Result:
     settings = subject.settings
-    others = {path: subject.beside(path) for path in other_paths(subject)}
-    for other in others.values():
-        check_comparable(subject, other)
+    others = {}
+    for path in other_paths(subject):
+        weights_key(
+            RunFolder.find(path)
+        )  # a run that is not finished is an error before anything is computed
+        others[path] = subject.beside(path)
+        check_comparable(subject, others[path])
     found = {subject.folder.name: sweep(subject)}
     reference = None
     for path, other in others.items():
