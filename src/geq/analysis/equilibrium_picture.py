@@ -38,22 +38,7 @@ def evaluations(values: Float[Tensor, "n"]) -> np.ndarray:
 
 def draw_residuals(axis: Any, view: EquilibriumView) -> None:
     found = view.trace
-    for number, (label, way) in enumerate(view.others.items()):
-        size = float(way.points[-1].norm()) or 1.0
-        words = "solver, other equilibria" if number == 0 else "_"
-        axis.plot(
-            evaluations(way.residual), positive(way.residual / size), color=GREY, linewidth=1, label=words
-        )
-        if len(view.others) <= 8:
-            axis.annotate(
-                label.removeprefix("branch "),
-                (len(way.residual), positive(way.residual / size)[-1]),
-                xytext=(4, 0),
-                textcoords="offset points",
-                fontsize=8,
-                color="#505050",
-                va="center",
-            )
+    draw_others(axis, view)
     promised = found.promised()
     if promised is not None and found.rate is not None:
         axis.plot(
@@ -70,6 +55,27 @@ def draw_residuals(axis: Any, view: EquilibriumView) -> None:
     axis.axhline(found.tolerance, color="black", linewidth=0.8, label=f"tolerance {found.tolerance:g}")
     axis.set(yscale="log", xlabel="evaluations of the map", ylabel="residual ‖z − T(z)‖ / ‖z*‖")
     finish(axis, "Residual")
+
+
+def draw_others(axis: Any, view: EquilibriumView) -> None:
+    """The other equilibria in grey; those that end with the same evaluation share one label, best last."""
+    ends: dict[int, list[tuple[float, str]]] = {}
+    for number, (label, way) in enumerate(view.others.items()):
+        values = positive(way.residual / (float(way.points[-1].norm()) or 1.0))
+        words = "solver, other equilibria" if number == 0 else "_"
+        axis.plot(evaluations(way.residual), values, color=GREY, linewidth=1, label=words)
+        ends.setdefault(len(values), []).append((float(values[-1]), label.removeprefix("branch ")))
+    for last, found in ends.items():
+        ordered = sorted(found, reverse=True)
+        axis.annotate(
+            ", ".join(label for _, label in ordered),
+            (last, ordered[0][0]),
+            xytext=(4, 0),
+            textcoords="offset points",
+            fontsize=8,
+            color="#505050",
+            va="center",
+        )
 
 
 def draw_energies(axis: Any, found: Trace) -> None:
