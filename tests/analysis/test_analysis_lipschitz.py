@@ -33,7 +33,7 @@ from random_layers import Recipe
 
 def verdicts(layer: geq.Equilibrium, first: Tensor, second: Tensor) -> dict[str, Bound]:
     """Every form, stated for these pairs and tried on them."""
-    measured = float(ratio(layer, first, second).max())
+    measured = float(ratio(layer, first, second).detach().max())
     return {b.name: b for b in bounds_of(measure(layer, torch.cat([first, second])), measured)}
 
 
