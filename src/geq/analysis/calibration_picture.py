@@ -92,7 +92,7 @@ def draw_reliability(found: Reliability, figures: dict[str, float | int], path: 
         label=f"mean confidence {figures['confidence']:.2f} %",
     )
     below.set(xlabel="confidence: probability of the predicted class", ylabel="images (log scale)")
-    below.legend(loc="upper left", framealpha=0.9, edgecolor="none")
+    below.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.28), ncols=2)
     for axis in (above, below):
         plain(axis)
     save(figure, path)
