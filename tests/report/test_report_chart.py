@@ -97,7 +97,8 @@ def test_bars_are_as_long_as_their_numbers() -> None:
 
 @pytest.mark.parametrize("series", [{}, {"a": {}}, {"a": {"fog": Sample((0.0,))}}])
 def test_bars_without_numbers(series: dict[str, dict[str, Sample]]) -> None:
-    drawn(bar_chart(["fog"], series, "t", "accuracy"))
+    root = drawn(bar_chart(["fog"], series, "t", "accuracy"))
+    assert not [one for one in root.iter("rect") if "NaN" in str(one.attrib) or "nan" in str(one.attrib)]
 
 
 def test_reliability() -> None:

@@ -34,6 +34,20 @@ def control(preset: str) -> Arm:
     )
 
 
+def imagenet_arms(preset: str, mopteq_preset: str, small_preset: str) -> dict[str, Arm]:
+    """The arms of table 2; at scale paper all of them are trained by the recipe of ``preset``."""
+    at_paper = {"preset": preset, "override": []}
+    return {
+        "resnet": Arm("ResNet-18", {**resnet18(preset).options, "paper": {**at_paper, "model": "resnet18"}}),
+        "resnet50": Arm("ResNet-50", {"paper": {**at_paper, "model": "resnet50"}}),
+        "mdeq": Arm("MDEQ", {}),
+        "mopteq": mopteq(mopteq_preset),
+        "control": control(preset),
+        "geq_6m": Arm("GEQ (6M)", sizes(None, None, small_preset)),
+        "geq": geq(preset, "GEQ (13M)"),
+    }
+
+
 def against_control(metric: Metric = ACCURACY, better: str = "geq") -> Claim:
     """The question that no paper asks: is it the Gaussian?"""
     return Claim(

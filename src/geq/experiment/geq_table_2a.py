@@ -12,34 +12,23 @@ not described there and has no run here.
 
 from __future__ import annotations
 
-from geq.experiment.arm import ACCURACY, PARAMETERS, against_control, control, geq, mopteq, resnet18
+from geq.experiment.arm import ACCURACY, PARAMETERS, against_control, imagenet_arms
 from geq.experiment.claim import Claim
-from geq.experiment.experiment import Arm, Experiment
-from geq.experiment.recipe import paper, sizes, small, smoke
+from geq.experiment.experiment import Experiment
+from geq.experiment.recipe import paper, small, smoke
 
 KEY = ACCURACY.key
-PRESET = "paper/geq_imagenette_13m"
 
 EXPERIMENT = Experiment(
     name="geq-table-2a",
     title="Accuracy on ImageNette",
     source="GEQ table 2a",
     opening=__doc__ or "",
-    arms={
-        "resnet": Arm(
-            "ResNet-18",
-            {
-                **resnet18(PRESET).options,
-                "paper": {"preset": PRESET, "model": "resnet18", "override": []},
-            },
-        ),
-        "resnet50": Arm("ResNet-50", {"paper": {"preset": PRESET, "model": "resnet50", "override": []}}),
-        "mdeq": Arm("MDEQ", {}),
-        "mopteq": mopteq("paper/mopteq_imagenette_10m"),
-        "control": control(PRESET),
-        "geq_6m": Arm("GEQ (6M)", sizes(None, None, "paper/geq_imagenette_6m")),
-        "geq": geq(PRESET, "GEQ (13M)"),
-    },
+    arms=imagenet_arms(
+        "paper/geq_imagenette_13m",
+        mopteq_preset="paper/mopteq_imagenette_10m",
+        small_preset="paper/geq_imagenette_6m",
+    ),
     metrics=(ACCURACY, PARAMETERS),
     published={
         "resnet": {KEY: (92.3, 0.1)},

@@ -26,11 +26,9 @@ from torch import Tensor, nn
 
 from geq.error import OptionError
 from geq.layer.deep import DeepOptEq2d
-from geq.model.differentiation import DifferentiationConfig
+from geq.model.deep_layer import DeepLayerConfig
 from geq.model.network import Network
 from geq.model.registry import ModelSpec, register
-from geq.problem import OperatorNorm
-from geq.solver import Anderson
 
 Activation = Literal["relu", "leaky_relu", "tanh", "elu", "softplus"]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -43,31 +41,18 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 @dataclass(frozen=True)
-class DeepConfig(DifferentiationConfig):
-    """What a deep equilibrium is built from.
+class DeepConfig(DeepLayerConfig):
+    """What a deep equilibrium that classifies is built from.
 
     Args:
-        channels: of the features W_l z, one number per layer.
         kernel_sizes: odd side of the kernels, one per layer; a single one is that of all.
-        alpha, learn_alpha: α of every layer, and whether each learns its own from there.
         activation: σ.
-        separable: depthwise-separable convolutions.
         normalise_input: batch norm on every U_l x instead of a bias.
-        bound: largest operator norm of every W_l.
-        tol, max_steps, memory: of the Anderson solver.
     """
 
-    channels: tuple[int, ...] = field(kw_only=True)
     kernel_sizes: tuple[int, ...] = field(default=(3,), kw_only=True)
-    alpha: float = field(default=0.8, kw_only=True)
-    learn_alpha: bool = field(default=False, kw_only=True)
     activation: Activation = field(default="relu", kw_only=True)
-    separable: bool = field(default=False, kw_only=True)
     normalise_input: bool = field(default=False, kw_only=True)
-    bound: float = field(default=0.95, kw_only=True)
-    tol: float = field(default=1e-3, kw_only=True)
-    max_steps: int = field(default=50, kw_only=True)
-    memory: int = field(default=5, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -77,23 +62,11 @@ class DeepConfig(DifferentiationConfig):
     def equilibrium(self, state_channels: int) -> DeepOptEq2d:
         """The deep layer on x and z of ``state_channels``."""
         kernels = self.kernel_sizes
-        return DeepOptEq2d(
+        return self.deep_layer(
             state_channels,
-            self.channels,
             kernel_size=kernels[0] if len(kernels) == 1 else kernels,
-            alpha=self.alpha,
-            learn_alpha=self.learn_alpha,
             activation=ACTIVATIONS[self.activation],
-            separable=self.separable,
             normalise_input=self.normalise_input,
-            norm=OperatorNorm(self.bound),
-            # The gradient "sam" follows the regulariser itself.
-            regulariser=None if self.gradient == "sam" else self.feature_regulariser(),
-            regulariser_step=self.regulariser_weight,
-            solver=Anderson(self.memory),
-            gradient=self.differentiation(),
-            tol=self.tol,
-            max_steps=self.max_steps,
         )
 
 

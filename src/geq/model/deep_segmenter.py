@@ -18,35 +18,20 @@ from torch import Tensor, nn
 
 from geq.error import OptionError
 from geq.layer.deep import DeepOptEq2d
-from geq.model.differentiation import DifferentiationConfig
+from geq.model.deep_layer import DeepLayerConfig
 from geq.model.registry import ModelSpec, register
 from geq.model.segmenter import Segmenter, SegmenterConfig, convolution
-from geq.problem import OperatorNorm
-from geq.solver import Anderson
 
 
 @dataclass(frozen=True)
-class DeepSegmenterConfig(SegmenterConfig, DifferentiationConfig):
+class DeepSegmenterConfig(SegmenterConfig, DeepLayerConfig):
     """Args:
-    channels: of the features W_l z, one number per layer.
     state_channels: of the state z; None is the stem's last, for which a solve starts at z = x.
     head_channels: of the 3×3 convolution before the scores.
-    alpha, learn_alpha: α of every layer, and whether it is learned.
-    separable: depthwise-separable convolutions in the layers.
-    bound: largest operator norm of every W_l.
-    tol, max_steps, memory: of the Anderson solver.
     """
 
-    channels: tuple[int, ...] = field(kw_only=True)
     state_channels: int | None = field(default=None, kw_only=True)
     head_channels: int = field(kw_only=True)
-    alpha: float = field(default=0.8, kw_only=True)
-    learn_alpha: bool = field(default=False, kw_only=True)
-    separable: bool = field(default=False, kw_only=True)
-    bound: float = field(default=0.95, kw_only=True)
-    tol: float = field(default=1e-3, kw_only=True)
-    max_steps: int = field(default=50, kw_only=True)
-    memory: int = field(default=5, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -58,23 +43,7 @@ class DeepSegmenterConfig(SegmenterConfig, DifferentiationConfig):
         return self.state_channels or self.stem_channels[-1]
 
     def equilibrium(self) -> DeepOptEq2d:
-        return DeepOptEq2d(
-            self.stem_channels[-1],
-            self.channels,
-            self.state_size,
-            alpha=self.alpha,
-            learn_alpha=self.learn_alpha,
-            separable=self.separable,
-            norm=OperatorNorm(self.bound),
-            normalise_input=True,
-            # The gradient "sam" follows the regulariser itself.
-            regulariser=None if self.gradient == "sam" else self.feature_regulariser(),
-            regulariser_step=self.regulariser_weight,
-            solver=Anderson(self.memory),
-            gradient=self.differentiation(),
-            tol=self.tol,
-            max_steps=self.max_steps,
-        )
+        return self.deep_layer(self.stem_channels[-1], self.state_size, normalise_input=True)
 
 
 class DeepSegmenter(Segmenter):
