@@ -78,7 +78,7 @@ EXPERIMENT = Experiment(
     ),
     scales={
         "smoke": smoke(),
-        "small": small("cifar10", 10_000, 6, note="10 unrolled steps, α = 0.8"),
+        "small": small("cifar10", 6_000, 8, note="10 unrolled steps, α = 0.8"),
         "paper": paper("CIFAR-10, 200 epochs, 20 unrolled steps, one GPU for each run"),
     },
     axes={f"α, {COLUMNS[name][0]}": {f"{name}-{a:g}": a for a in ALPHAS} for name in COLUMNS},
