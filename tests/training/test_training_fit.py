@@ -197,6 +197,12 @@ def test_early_stopping_keeps_the_best(small: Small) -> None:
     assert "test_accuracy" not in outcome.history[0], "the test set must decide nothing"
 
 
+def test_early_stopping_with_a_single_evaluation_keeps_its_network(small: Small) -> None:
+    outcome = finished(train(small(epochs=2, validation=60, early_stop=2, evaluate_every=2)))
+    assert "validation_accuracy" in outcome.history[-1]
+    assert outcome.final["test_accuracy"] >= 0
+
+
 def test_a_new_run_does_not_touch_an_old_one(small: Small) -> None:
     options = small(name="mine", epochs=1)
     train(options)

@@ -58,6 +58,9 @@ def test_bad_files_are_refused(values: dict[str, object], message: str) -> None:
         {"milestones": (0.8, 0.2)},
         {"validation": 1.5},
         {"early_stop": 3},
+        # Neither would have an evaluation, and so a network to keep, before its end.
+        {"early_stop": 9, "validation": 0.1, "evaluate_every": 5, "epochs": 4},
+        {"early_stop": 3, "validation": 0.1, "evaluate_every": 5, "epochs": 20},
         {"name": "a/b"},
         {"name": ".."},
         {"ema": 1.0},

@@ -194,6 +194,12 @@ class ScheduleOptions:
             self.early_stop is None or self.early_stop >= 1, "early_stop must be at least 1", self.early_stop
         )
         demand(self.evaluate_every >= 1, "evaluate_every must be at least 1", self.evaluate_every)
+        # The weights that are kept are those of an evaluation: there must be one before the run can end.
+        demand(
+            self.early_stop is None or self.evaluate_every <= min(self.early_stop, self.epochs),
+            "with early_stop, evaluate_every must exceed neither early_stop nor epochs",
+            f"evaluate_every {self.evaluate_every}, early_stop {self.early_stop}, epochs {self.epochs}",
+        )
 
 
 @dataclass(frozen=True)
