@@ -28,6 +28,7 @@ ALLOWED = {
     "training": NETWORK | {"data"},
     "analysis": NETWORK | {"data", "training"},
     "experiment": NETWORK | {"data", "training", "analysis"},
+    "weights": NETWORK | {"data", "training", "analysis"},
     "report": NETWORK | {"data", "training", "analysis", "experiment"},
     "app": NETWORK | {"data", "training", "analysis"},
     "bench": None,  # benchmarks may use everything as well

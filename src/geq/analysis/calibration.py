@@ -103,7 +103,7 @@ def draw(
     scores: Scores,
     values: dict[str, Any],
 ) -> None:
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     title = f"{subject.options.model} on {subject.options.data} (run {subject.folder.name})"
     found = Reliability.of(inside.logits, inside.labels, subject.settings.bins)
     draw_reliability(found, values["test"], folder / "calibration.png", title)

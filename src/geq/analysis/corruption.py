@@ -219,7 +219,7 @@ def analyse(subject: Subject) -> Result:
         found[name] = sweep(other)
         reference = name if path == settings.reference else reference
     folder = subject.folder.path / "analysis"
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     draw_corruptions(
         {name: (one.clean, {c: one.error(c) for c in one.errors}) for name, one in found.items()},
         folder / "corruption.png",

@@ -164,6 +164,6 @@ def keep(folder: RunFolder, name: str, result: Result, key: str, settings: Setti
     }
     path = result_path(folder, name)
     with explained_write_errors(path, "The result was not kept."):
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False)
         write_durably(path, (text + "\n").encode())

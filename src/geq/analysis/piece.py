@@ -41,5 +41,5 @@ class Pieces:
         self.values[name] = finite(value)
         text = json.dumps({"key": self.key, "pieces": self.values}, indent=1, allow_nan=False)
         with explained_write_errors(self.path, "What was written before is kept."):
-            self.path.parent.mkdir(exist_ok=True)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             write_durably(self.path, (text + "\n").encode())

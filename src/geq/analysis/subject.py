@@ -154,7 +154,8 @@ class Subject:
 
     def beside(self, path: str) -> Subject:
         """Another run, looked at in the same way."""
-        return Subject(RunFolder.find(path), self.settings, self.data_root, False, self.progress)
+        folder = RunFolder.find(path, self.folder.path.parent)
+        return Subject(folder, self.settings, self.data_root, False, self.progress)
 
     @cached_property
     def layers(self) -> dict[str, Equilibrium]:

@@ -14,8 +14,8 @@ from geq.error import OptionError
 
 SUMMARY = """Analyse the trained network of a run: what its weights prove, and how the theory's bounds fare.
 
-Each part is kept as JSON below RUN/analysis and not computed again unless the weights, the settings or
---again say so."""
+Each part is kept as JSON below RUN/analysis (for a name of 'geq weights' below RUNS/NAME/analysis) and not
+computed again unless the weights, the settings or --again say so."""
 
 
 def declare(parser: Any) -> None:
@@ -26,7 +26,9 @@ def declare(parser: Any) -> None:
     parts = "; ".join(f"{name}: {part.summary}" for name, part in PARTS.items())
     groups = "; ".join(f"{name} = {', '.join(members)}" for name, members in GROUPS.items())
     parser.usage = "geq analyze RUN [options]"
-    parser.add_argument("run", type=str, help="folder of a run, or its name below --runs")
+    parser.add_argument(
+        "run", type=str, help="folder of a run, its name below --runs, or a name of 'geq weights'"
+    )
     parser.add_argument("--runs", type=str, default="runs", help="folder that holds the runs")
     parser.add_argument(
         "--only", type=str | None, default=None, help=f"parts, separated by commas. {parts}. {groups}"
@@ -93,10 +95,10 @@ def main(arguments: list[str]) -> int:
     folder = RunFolder.find(asked.run, asked.runs)
     read = {name: getattr(asked, name) for name in asdict(Settings())}
     read["epsilons"] = numbers(asked.epsilons, "--epsilons")
-    read["beside"] = tuple(str(RunFolder.find(name, asked.runs).path) for name in words(asked.beside))
+    read["beside"] = tuple(str(RunFolder.find(name, asked.runs).home) for name in words(asked.beside))
     read["corruptions"] = tuple(words(asked.corruptions))
     if asked.reference is not None:
-        read["reference"] = str(RunFolder.find(asked.reference, asked.runs).path)
+        read["reference"] = str(RunFolder.find(asked.reference, asked.runs).home)
     settings = Settings(**read)
 
     bars = Bars()

@@ -24,7 +24,9 @@ MEASURES = {
 
 def declare(parser: Any) -> None:
     parser.usage = "geq evaluate RUN [options]"
-    parser.add_argument("run", type=str, help="folder of a run, or its name below --runs")
+    parser.add_argument(
+        "run", type=str, help="folder of a run, its name below --runs, or a name of 'geq weights'"
+    )
     parser.add_argument("--runs", type=str, default="runs", help="folder that holds the runs")
     parser.add_argument("--data", type=str | None, default=None, help="dataset; the default is the run's own")
     parser.add_argument(
@@ -65,7 +67,7 @@ def main(arguments: list[str]) -> int:
     batches = evaluation_loader(dataset, batch_size=asked.batch_size, statistics=folder.data().statistics)
     with limited_threads(options, model):
         result = task_class(model, dataset).evaluate(model, batches, options)
-    values = {"run": str(folder.path), "data": options.data, "split": asked.split, **result.as_mapping()}
+    values = {"run": folder.title, "data": options.data, "split": asked.split, **result.as_mapping()}
     if asked.json:
         print(json.dumps(values, indent=2))
     else:

@@ -30,7 +30,9 @@ SHOWN = 3
 
 def declare(parser: Any) -> None:
     parser.usage = "geq explain RUN [IMAGE ...] [options]"
-    parser.add_argument("run", type=str, help="folder of a run, or its name below --runs")
+    parser.add_argument(
+        "run", type=str, help="folder of a run, its name below --runs, or a name of 'geq weights'"
+    )
     parser.add_argument("images", type=str, nargs="*", help="image files; their middle square is used")
     parser.add_argument("--index", type=int, nargs="+", default=None, help="numbers of test images instead")
     parser.add_argument("--against", type=str, nargs="+", default=[], help="other runs, side by side")

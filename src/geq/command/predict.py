@@ -20,7 +20,9 @@ about the equilibria: that there is exactly one, and how fast the iteration find
 
 def declare(parser: Any) -> None:
     parser.usage = "geq predict RUN IMAGE [IMAGE ...] [options]"
-    parser.add_argument("run", type=str, help="folder of a run, or its name below --runs")
+    parser.add_argument(
+        "run", type=str, help="folder of a run, its name below --runs, or a name of 'geq weights'"
+    )
     parser.add_argument("images", type=str, nargs="+", help="image files")
     parser.add_argument("--runs", type=str, default="runs", help="folder that holds the runs")
     parser.add_argument(

@@ -147,7 +147,9 @@ class Network(nn.Module):
     def from_pretrained(
         cls: type[AnyNetwork], source: str | Path, *, revision: str | None = None
     ) -> AnyNetwork:
-        """Rebuild a saved network from a directory or a Hugging Face Hub id, in eval mode."""
+        """Rebuild a saved network from a directory, a name of 'geq weights' or a Hugging Face Hub id, in eval
+        mode.
+        """
         from geq.model.pretrained import from_pretrained
 
         return from_pretrained(cls, source, revision=revision)

@@ -23,10 +23,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from geq.error import CheckpointError, GeqError
+from geq.error import CheckpointError, GeqError, unknown_name
 from geq.model.config import from_json, to_json
 from geq.model.network import AnyNetwork, Network
 from geq.model.registry import family_class
+from geq.model.shipped import shipped_folder, shipped_names
 
 FORMAT_VERSION = 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -60,7 +61,8 @@ def from_pretrained(
 
     Args:
         expected: the class that the file must hold; :class:`Network` takes any registered family.
-        source: a directory, or a repository of the Hugging Face Hub (``owner/name``).
+        source: a directory, a network that comes with the package (``geq-digits``; 'geq weights' lists
+            them), or a repository of the Hugging Face Hub (``owner/name``).
         revision: branch, tag or commit of that repository.
     """
     directory = _local_copy(source, revision)
@@ -155,9 +157,13 @@ def _sha256(path: Path) -> str:
 def _local_copy(source: str | Path, revision: str | None) -> Path:
     if Path(source).is_dir():
         return Path(source)
+    if isinstance(source, str) and source in shipped_names():
+        return shipped_folder(source) / "model"
     if not isinstance(source, str) or not re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", source):
+        nearest = unknown_name("network that comes with geq", str(source), shipped_names())
         raise CheckpointError(
-            f"a saved model is a directory or a Hub repository 'owner/name'; {str(source)!r} is neither"
+            "a saved model is a directory, a network that comes with geq, or a Hub repository 'owner/name'; "
+            f"{str(source)!r} is neither: {nearest}"
         )
     from huggingface_hub import snapshot_download
 

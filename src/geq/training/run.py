@@ -22,19 +22,38 @@ from pathlib import Path
 from typing import Any, Literal
 
 from geq.error import CheckpointError, unknown_name
+from geq.model.shipped import is_shipped, shipped_folder, shipped_names
 from geq.training.durable import explained_write_errors, remove_leftovers, write_durably
 from geq.training.ingredient import DataDescription
 from geq.training.option import TrainOptions
 
 CONFIG, ENVIRONMENT, DATA, LOG, LOCK = "config.yaml", "environment.json", "data.json", "log.jsonl", ".lock"
+ANALYSIS, EXPLANATION = "analysis", "explain"
 State = Literal["finished", "running", "stopped"]
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """One run on disk."""
+    """One run on disk.
+
+    Args:
+        path: its folder, into which everything is written.
+        source: where its files are read instead, for a network that comes with the package, whose folder
+            stays as it is.
+    """
 
     path: Path
+    source: Path | None = None
+
+    @property
+    def home(self) -> Path:
+        """Where its files are read."""
+        return self.path if self.source is None else self.source
+
+    @property
+    def title(self) -> str:
+        """What to call it: its folder, or the name of a network that comes with the package."""
+        return str(self.path) if self.source is None else self.name
 
     @property
     def checkpoint(self) -> Path:
@@ -42,7 +61,7 @@ class RunFolder:
 
     @property
     def model(self) -> Path:
-        return self.path / "model"
+        return self.home / "model"
 
     @property
     def tensorboard(self) -> Path:
@@ -84,18 +103,27 @@ class RunFolder:
                     number += 1
 
     def is_stillborn(self) -> bool:
-        """Whether a process was killed here before it had written what the run is."""
+        """Whether a process was killed here before it had written what the run is, or here is only what was
+        found out about the network of that name that comes with the package.
+        """
         names = {path.name for path in self.path.iterdir() if not path.name.endswith(".tmp")}
-        return names <= {ENVIRONMENT, DATA, LOCK}
+        return names <= {ENVIRONMENT, DATA, LOCK, ANALYSIS, EXPLANATION}
 
     @classmethod
     def find(cls, name: str | Path, runs: str | Path = "runs") -> RunFolder:
-        """A run by its path, or by its name in the folder ``runs``."""
+        """A run by its path, by its name in the folder ``runs``, or a network that comes with the package.
+
+        What is written about such a network goes to ``runs`` below its name.
+        """
         for path in (Path(name), Path(runs) / name):
             if (path / CONFIG).is_file():
-                return cls(path)
+                return cls(Path(runs) / path.name, path) if is_shipped(path) else cls(path)
+        if str(name) in shipped_names():
+            return cls(Path(runs) / name, shipped_folder(str(name)))
         raise unknown_name(
-            f"run (neither a folder with a {CONFIG} nor a name in {runs}/):", str(name), known_runs(runs)
+            f"run (neither a folder with a {CONFIG}, nor a name in {runs}/, nor a network of 'geq weights'):",
+            str(name),
+            [*known_runs(runs), *shipped_names()],
         )
 
     def describe(self, options: TrainOptions, environment: dict[str, Any], data: DataDescription) -> None:
@@ -110,7 +138,7 @@ class RunFolder:
     def options(self) -> TrainOptions:
         import yaml
 
-        path = self.path / CONFIG
+        path = self.home / CONFIG
         try:
             values = yaml.safe_load(path.read_text())
         except (OSError, yaml.YAMLError) as problem:
@@ -120,7 +148,7 @@ class RunFolder:
         return TrainOptions.from_mapping(values, str(path))
 
     def data(self) -> DataDescription:
-        return DataDescription.from_mapping(self._read_json(DATA), str(self.path / DATA))
+        return DataDescription.from_mapping(self._read_json(DATA), str(self.home / DATA))
 
     def environment(self) -> dict[str, Any]:
         return self._read_json(ENVIRONMENT)
@@ -131,7 +159,7 @@ class RunFolder:
 
     def log(self) -> list[dict[str, Any]]:
         """The lines of the log; none before the first epoch has ended."""
-        path = self.path / LOG
+        path = self.home / LOG
         try:
             return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
         except (OSError, ValueError) as problem:
@@ -178,7 +206,7 @@ class RunFolder:
         write_durably(self.path / name, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
 
     def _read_json(self, name: str) -> dict[str, Any]:
-        path = self.path / name
+        path = self.home / name
         try:
             value = json.loads(path.read_text())
         except (OSError, ValueError) as problem:
