@@ -12,7 +12,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from geq.analysis.attention_map import AttentionMaps, attention_maps
-from geq.analysis.certificate import certify_states
+from geq.analysis.certificate import certify_states, contraction_rate
 from geq.analysis.landscape import Landscape, landscape, plane_of
 from geq.analysis.place import Place, branch_place, branch_places, last_place, named_place
 from geq.analysis.saliency import grad_cam
@@ -38,7 +38,10 @@ class BranchView:
         maps: β and energy of its places.
         steps: evaluations of the map.
         residual: relative, where the solver stopped.
+        converged: whether that is within the tolerance.
         distance: proved bound of ‖z − z*‖/‖z‖; None where nothing is proved.
+        certificate: what the weights prove.
+        rate: factor by which they prove that the iteration contracts; None where they do not.
     """
 
     label: str
@@ -46,7 +49,10 @@ class BranchView:
     maps: AttentionMaps
     steps: int
     residual: float
+    converged: bool
     distance: float | None
+    certificate: WellPosedness
+    rate: float | None
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,7 @@ class Explanation:
         run: name of the run.
         model: name of the network.
         label, confidence: what it says.
+        probabilities: of all classes, in the order of the data.
         target: the class that the saliency is for.
         place: where the saliency of the whole network was taken.
         saliency: Grad-CAM there; None where no hook can see it.
@@ -68,6 +75,7 @@ class Explanation:
     model: str
     label: str
     confidence: float
+    probabilities: Float[Tensor, "classes"]
     target: str
     place: str
     saliency: Float[Tensor, "rows columns"] | None
@@ -82,6 +90,11 @@ class Explanation:
     @property
     def residual(self) -> float | None:
         return max((branch.residual for branch in self.branches), default=None)
+
+    @property
+    def converged(self) -> bool | None:
+        """Whether every equilibrium was found; None without."""
+        return all(branch.converged for branch in self.branches) if self.branches else None
 
     @property
     def distance(self) -> float | None:
@@ -187,6 +200,7 @@ class Explainer:
             self.model.registry_name or type(self.model).__name__,
             self.data.classes[said],
             float(probabilities[said]),
+            probabilities,
             self.data.classes[number],
             place,
             saliency,
@@ -217,7 +231,8 @@ class Explainer:
                 maps, solution = attention_maps(layer, given), layer.solve(given)
             if maps.missing:
                 notes.append(maps.missing)
-            found = certify_states(layer, given, solution.value, self.certificate(place.equilibrium, given))
+            certificate = self.certificate(place.equilibrium, given)
+            found = certify_states(layer, given, solution.value, certificate)
             bound = float(found.distance / found.norm.clamp_min(torch.finfo(found.norm.dtype).tiny))
             views.append(
                 BranchView(
@@ -226,7 +241,10 @@ class Explainer:
                     maps,
                     int(solution.steps),
                     float(solution.residual),
+                    bool(solution.converged),
                     bound if bound < float("inf") else None,
+                    certificate,
+                    contraction_rate(layer.cell, certificate),
                 )
             )
         return tuple(views)
@@ -246,10 +264,10 @@ class Explainer:
         chosen = branch_place(self.precise, branch)
         assert chosen.equilibrium is not None
         equilibria = self.precise.equilibria()
+        inputs = self._inputs(image)
+        found = self._trace(chosen, inputs)
+        given, layer = inputs[chosen.equilibrium], equilibria[chosen.equilibrium]
         with measured_failures(self.precise):
-            inputs = self.precise.inputs_of_equilibria(self.normalised(image).double())
-            given, layer = inputs[chosen.equilibrium], equilibria[chosen.equilibrium]
-            found = trace(layer, given, self.certificate(chosen.equilibrium, self._single(inputs, chosen)))
             others = {
                 place.label: own_way(equilibria[place.equilibrium], inputs[place.equilibrium])
                 for place in branch_places(self.precise)
@@ -261,6 +279,22 @@ class Explainer:
                 plane = plane_of(found.equilibrium, points, seed)
                 around = landscape(layer, given, plane, points)
         return EquilibriumView(chosen.label, found, others, around)
+
+    @torch.no_grad()
+    def traced(self, image: UInt8[Tensor, "1 c h w"], branch: int = 0) -> Trace:
+        """The solver's way to one equilibrium alone, which is found much sooner than its surroundings."""
+        return self._trace(branch_place(self.precise, branch), self._inputs(image))
+
+    def _inputs(self, image: UInt8[Tensor, "1 c h w"]) -> dict[str, Tensor]:
+        with measured_failures(self.precise):
+            return self.precise.inputs_of_equilibria(self.normalised(image).double())
+
+    def _trace(self, place: Place, inputs: dict[str, Tensor]) -> Trace:
+        assert place.equilibrium is not None
+        certificate = self.certificate(place.equilibrium, self._single(inputs, place))
+        with measured_failures(self.precise):
+            layer = self.precise.equilibria()[place.equilibrium]
+            return trace(layer, inputs[place.equilibrium], certificate)
 
     def _single(self, inputs: dict[str, Tensor], place: Place) -> Tensor:
         """The input of an equilibrium in the precision of the network as it was saved."""

@@ -60,6 +60,7 @@ class Trace:
         rate: factor by which the weights promise that plain residuals fall; None where they promise none.
         descends: whether they promise that the plain iteration lowers the energy.
         tolerance: relative residual at which the layer stops.
+        shapes: of the parts of the state, without the batch, in the order in which they are flattened.
     """
 
     equilibrium: Float[Tensor, "size"]
@@ -69,6 +70,7 @@ class Trace:
     rate: float | None
     descends: bool
     tolerance: float
+    shapes: tuple[tuple[int, ...], ...]
 
     @property
     def norm(self) -> float:
@@ -88,7 +90,8 @@ class Trace:
 def trace(layer: Equilibrium, x: Any, certificate: WellPosedness) -> Trace:
     """Follow a layer in evaluation mode, preferably in double precision, on one input."""
     fn = layer.cell.at(layer.cell.inject(x))
-    rows = flat(fn.start(None))
+    start = fn.start(None)
+    rows = flat(start)
     if len(rows) != 1:
         raise InputError(f"a way is followed for one input at a time: got {len(rows)}")
     exact = solved_tightly(layer, tol=max(1e-10, 10 * torch.finfo(rows.dtype).eps)).solve(x).value
@@ -102,6 +105,7 @@ def trace(layer: Equilibrium, x: Any, certificate: WellPosedness) -> Trace:
         contraction_rate(layer.cell, certificate),
         energies and certificate.lower is not None and certificate.lower > -1,
         layer.tol,
+        tuple(tuple(part.shape[1:]) for part in parts_of(start)),
     )
 
 

@@ -38,6 +38,13 @@ def decode_image(source: Path | io.BytesIO, what: str, size: int | None = None) 
     return np.asarray(picture if size is None else _middle_square(picture, size))
 
 
+def middle_square(pixels: UInt8[np.ndarray, "h w 3"], size: int) -> UInt8[np.ndarray, "size size 3"]:
+    """As :func:`read_image` cuts and resizes, for an image in memory."""
+    from PIL import Image
+
+    return np.asarray(_middle_square(Image.fromarray(pixels), size))
+
+
 def read_mask(path: Path) -> UInt8[np.ndarray, "h w"]:
     """Label of each pixel: a single-channel or palette image of 8 bits, never converted."""
     picture = _open(path, str(path))

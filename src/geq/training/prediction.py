@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
@@ -45,12 +46,22 @@ class Prediction:
 
 def load_pictures(paths: list[Path], data: DataDescription) -> UInt8[Tensor, "b c h w"]:
     """The middle square of each file, at the size and with the channels that the network was trained on."""
-    channels, height, width = data.shape
+    size = square_side(data)
+    return in_channels(np.stack([read_image(path, size) for path in paths]), data)
+
+
+def square_side(data: DataDescription) -> int:
+    """Side of the images that the network was trained on."""
+    _, height, width = data.shape
     if height != width:
         raise DataError(f"images of files are cut to a square; the network takes {height}×{width}")
-    pictures = torch.stack([torch.from_numpy(read_image(path, height).copy()) for path in paths]).permute(
-        0, 3, 1, 2
-    )
+    return height
+
+
+def in_channels(rgb: UInt8[np.ndarray, "b h w 3"], data: DataDescription) -> UInt8[Tensor, "b c h w"]:
+    """Pictures with the channels that the network was trained on: their colours, or their brightness."""
+    channels = data.shape[0]
+    pictures = torch.from_numpy(rgb.copy()).permute(0, 3, 1, 2)
     if channels == 3:
         return pictures
     if channels != 1:

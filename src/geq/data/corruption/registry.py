@@ -6,6 +6,7 @@ import operator
 import zlib
 from functools import lru_cache
 from importlib import import_module
+from typing import Any
 
 import numpy as np
 from jaxtyping import UInt8
@@ -45,19 +46,45 @@ def corrupt(
     depends on (seed, name, severity, first_index + i) and on nothing else, so a set done in pieces equals a
     set done at once. A grey image is corrupted as RGB and its first channel is kept.
     """
-    corruption = _corruptions().get(name) if name in corruption_names() else None
-    if corruption is None:
-        raise unknown_name("corruption", name, corruption_names())
+    corruption = _corruption(name)
     severity = operator.index(severity)
     if severity not in SEVERITIES:
         raise OptionError(f"severity must be 1, 2, 3, 4 or 5: got {severity}")
+    return _apply(corruption, images, corruption.strengths[severity - 1], seed, severity, first_index)
+
+
+def corrupt_by(
+    images: UInt8[np.ndarray, "n height width colour"], name: str, strength: Any, seed: int
+) -> UInt8[np.ndarray, "n height width colour"]:
+    """As :func:`corrupt`, with any ``strength`` in the unit of the corruption instead of one of five.
+
+    >>> black_white = np.array([0, 255], dtype=np.uint8).reshape(1, 1, 2, 1)
+    >>> corrupt_by(black_white, "contrast", 0.5, seed=0).ravel().tolist()
+    [63, 191]
+    """
+    return _apply(_corruption(name), images, strength, seed, 0, 0)
+
+
+def _corruption(name: str) -> Corruption:
+    if name not in corruption_names():
+        raise unknown_name("corruption", name, corruption_names())
+    return _corruptions()[name]
+
+
+def _apply(
+    corruption: Corruption,
+    images: UInt8[np.ndarray, "n height width colour"],
+    strength: Any,
+    seed: int,
+    severity: int,
+    first_index: int,
+) -> UInt8[np.ndarray, "n height width colour"]:
     if seed < 0:
         raise OptionError(f"seed must not be negative: got {seed}")
     colours = images.shape[-1]
     if colours not in (1, 3):
         raise InputError(f"images must be (n, height, width, 3) or (n, height, width, 1): got {images.shape}")
-    strength = corruption.strengths[severity - 1]
-    stream = [seed, zlib.crc32(name.encode()), severity]
+    stream = [seed, zlib.crc32(corruption.name.encode()), severity]
     result = np.empty_like(images)
     for position, image in enumerate(images):
         random = np.random.default_rng([*stream, first_index + position])
