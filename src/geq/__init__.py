@@ -27,6 +27,7 @@ _HOME = {
     "geq.equilibrium": "Equilibrium",
     "geq.layer": "GEQ2d OptEq2d GEQLinear OptEqLinear DeepOptEq2d DeepOptEqLinear",
     "geq.model.registry": "create_model list_models",
+    "geq.model.network": "Network",
 }
 """Module -> the public names that live there."""
 

@@ -18,6 +18,7 @@ COMMANDS: dict[str, str] = {
     "theorems": "check the theorems of OptEq on random layers",
     "predict": "classify image files with the trained network of a run",
     "runs": "list the runs",
+    "weights": "list the trained networks that come with geq, or pack a run like them",
     "compare": "show in what runs differ, and what came of it",
     "tune": "search γ rule, patch, split and learning rate",
     "tradeoff": "unrolled iterations against the implicit gradient: accuracy, time, residual",

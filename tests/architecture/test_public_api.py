@@ -14,7 +14,7 @@ Anderson Box Broyden Cell CheckpointError ClosedFormCell Conv2d ConvergenceError
 DataError Decorrelation DeepOptEq2d DeepOptEqLinear Dense DerivedCell ElasticNet Equilibrium FISTA
 FeatureDecay
 FeatureRegulariser FeatureSparsity FixedGamma GEQ2d GEQLinear GammaRule Gaussian GeqError Gradient
-GradientError HSIC HiddenProblem Implicit Incay InputError JacobianFree L1 LearnedGamma Linear
+GradientError HSIC HiddenProblem Implicit Incay InputError JacobianFree L1 LearnedGamma Linear Network
 NoNorm NoPenalty NonNegative NormRule OperatorNorm OptEq2d OptEqLinear OptionError PaperGamma
 PatchGaussian Penalty Phantom Picard Polynomial ProximalGradient SAM Sigmoid Similarity Solution
 Solver Status Unrolled WeightNorm WellPosedness ZeroGamma create_model fixed_point list_models

@@ -1,0 +1,159 @@
+"""``geq weights``: the trained networks that come with geq, and how a finished run becomes one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from geq.command.option import parse
+from geq.error import OptionError
+
+SUMMARY = """List the trained networks that come with geq, print the card of one, or pack a finished run like
+them.
+
+Their names can stand where other commands take a run: geq predict geq-digits picture.png. With --pack RUN the
+accuracy, calibration, accuracy under corruption and certificate of a run are measured and written, with its
+weights and its card, into a folder of at most 1 MB that 'geq predict' and others take as well."""
+
+
+def declare(parser: Any) -> None:
+    parser.usage = "geq weights [NAME] [options]"
+    parser.add_argument(
+        "network", type=str | None, nargs="?", default=None, help="print the card of this one"
+    )
+    parser.add_argument(
+        "--pack",
+        type=str | None,
+        default=None,
+        metavar="RUN",
+        help="measure a finished run and write its folder: a folder of a run, or its name below --runs",
+    )
+    parser.add_argument("--name", type=str | None, default=None, help="with --pack: name of the network")
+    parser.add_argument("--output", type=str, default="weights", help="with --pack: where its folder is made")
+    parser.add_argument(
+        "--images", type=int, default=1000, help="with --pack: test images that are corrupted"
+    )
+    parser.add_argument("--force", action="store_true", help="with --pack: replace a folder of this name")
+    parser.add_argument("--runs", type=str, default="runs", help="folder that holds the runs")
+    parser.add_argument("--data_root", type=str | None, default=None, help="folder of the datasets")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables, for scripts")
+
+
+def main(arguments: list[str]) -> int:
+    asked = parse("weights", SUMMARY, arguments, declare)
+    if asked.pack is not None:
+        if asked.name is None or asked.network is not None:
+            raise OptionError("geq weights --pack RUN needs --name NAME, and nothing else beside its options")
+        pack_run(asked)
+    elif asked.name is not None:
+        raise OptionError(f"--name goes with --pack RUN; 'geq weights {asked.name}' prints a card")
+    elif asked.network is not None:
+        show_card(asked.network, asked.json)
+    else:
+        show_list(asked.json)
+    return 0
+
+
+def pack_run(asked: Any) -> None:
+    from rich.console import Console
+
+    from geq.command.analyze import Bars
+    from geq.training.run import RunFolder
+    from geq.weights.card import disk_size
+    from geq.weights.pack import pack
+
+    bars = Bars()
+    try:
+        folder, card = pack(
+            RunFolder.find(asked.pack, asked.runs),
+            asked.name,
+            Path(asked.output),
+            asked.images,
+            asked.force,
+            asked.data_root,
+            bars,
+        )
+    finally:
+        bars.close()
+    if asked.json:
+        print(json.dumps({"folder": str(folder), "card": card.as_mapping()}, indent=2, ensure_ascii=False))
+        return
+    console = Console()
+    console.print(f"wrote  {folder}  ({disk_size(folder):,} bytes)", highlight=False, soft_wrap=True)
+    console.print(
+        f"accuracy {card.test.accuracy:.2f} %   ECE {card.calibration.ece:.2f} %   under corruption "
+        f"{card.corruption.accuracy:.2f} % ({card.corruption.images:,} images)",
+        highlight=False,
+        soft_wrap=True,
+    )
+    console.print(f"next   geq predict {folder} IMAGE", highlight=False, soft_wrap=True)
+
+
+def show_card(name: str, as_json: bool) -> None:
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    from geq.model.shipped import shipped_folder
+    from geq.weights.card import read_card
+    from geq.weights.text import card_text, without_head
+
+    card = read_card(shipped_folder(name))
+    if as_json:
+        print(json.dumps(card.as_mapping(), indent=2, ensure_ascii=False))
+        return
+    console = Console()
+    text = without_head(card_text(card))
+    if console.is_terminal:
+        console.print(Markdown(text))
+    else:
+        print(text, end="")
+
+
+def show_list(as_json: bool) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from geq.model.shipped import shipped_folder
+    from geq.weights.card import disk_size, shipped_cards
+
+    rows: list[dict[str, Any]] = [
+        {
+            "name": card.name,
+            "data": card.data,
+            "model": card.model,
+            "parameters": card.parameters,
+            "accuracy": card.test.accuracy,
+            "ece": card.calibration.ece,
+            "corruption_accuracy": card.corruption.accuracy,
+            "bytes": disk_size(shipped_folder(card.name)),
+        }
+        for card in shipped_cards()
+    ]
+    if as_json:
+        print(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        caption="accuracy on the test images; corrupted: mean over 19 corruptions at 5 severities; "
+        "'geq weights NAME' says more",
+    )
+    table.add_column("name", no_wrap=True)
+    table.add_column("data", no_wrap=True)
+    for title in ("parameters", "accuracy", "ECE", "corrupted", "on disk"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            row["name"],
+            row["data"],
+            f"{row['parameters']:,}",
+            f"{row['accuracy']:.2f} %",
+            f"{row['ece']:.2f} %",
+            f"{row['corruption_accuracy']:.2f} %",
+            f"{row['bytes'] / 1000:.0f} kB",
+        )
+    console = Console()
+    if not console.is_terminal:
+        console.width = max(console.width, 100)  # a file has no width of its own
+    console.print(table)

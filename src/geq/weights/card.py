@@ -1,0 +1,144 @@
+"""What a card says, as data: ``card.json``. :mod:`geq.weights.text` writes it out for people.
+
+Accuracies, confidences and calibration errors are in %.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from geq.error import CheckpointError
+from geq.model.shipped import CARD, shipped_folder, shipped_names
+
+
+@dataclass(frozen=True)
+class Test:
+    """On all test images. ``top5`` where there are more than ten classes; ``steps`` and ``unconverged`` are
+    the mean evaluations of an equilibrium's map and the share of samples that missed the tolerance.
+    """
+
+    __test__ = False  # its name is no invitation to pytest
+
+    images: int
+    accuracy: float
+    loss: float
+    top5: float | None
+    steps: float | None
+    unconverged: float | None
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """On all test images: ``confidence`` is the mean probability of the predicted class; ECE and the worst
+    bin (MCE) have ``bins`` of equal width; NLL in nats; Brier score from 0 to 2.
+    """
+
+    images: int
+    bins: int
+    confidence: float
+    ece: float
+    mce: float
+    nll: float
+    brier: float
+
+
+@dataclass(frozen=True)
+class Corruption:
+    """Accuracy under the 19 corruptions at severities 1 to 5, on ``images`` test images with the class
+    shares of all: the mean, that of each group, and each corruption's five. ``clean`` is on the same images
+    as they are.
+    """
+
+    images: int
+    seed: int
+    clean: float
+    accuracy: float
+    groups: dict[str, float]
+    each: dict[str, list[float]]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What the weights of one equilibrium prove, in double precision, and what was measured on ``images``
+    test images. ``distance`` bounds ‖z − z*‖/‖z‖ of the computed states, in %; None where nothing is proved.
+    """
+
+    kernel: str
+    feedback_norm: float
+    unique: bool | None
+    contraction: bool | None
+    rate: float | None
+    measured_rate: float | None
+    images: int
+    distance: float | None
+
+
+@dataclass(frozen=True)
+class Training:
+    """How the network was made. ``settings`` are the options that matter; ``commit`` is that of the code."""
+
+    command: str
+    settings: dict[str, Any]
+    train_images: int
+    epochs: int
+    cpu_seconds: float
+    started: str | None
+    commit: str | None
+    machine: str | None
+    packages: dict[str, str | None]
+
+
+@dataclass(frozen=True)
+class Card:
+    """Everything that is stated of a network."""
+
+    name: str
+    model: str
+    data: str
+    shape: list[int]
+    classes: list[str]
+    parameters: int
+    weights_bytes: int
+    weights_sha256: str
+    test: Test
+    calibration: Calibration
+    corruption: Corruption
+    certificate: dict[str, Certificate]
+    training: Training
+
+    def as_mapping(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any], where: str = CARD) -> Card:
+        """The inverse; a field that is missing or unknown is an error."""
+        parts = {"test": Test, "calibration": Calibration, "corruption": Corruption, "training": Training}
+        try:
+            read = {name: kind(**values[name]) for name, kind in parts.items()}
+            proved = {name: Certificate(**found) for name, found in values["certificate"].items()}
+            return cls(**{**values, **read, "certificate": proved})
+        except (TypeError, KeyError, AttributeError) as problem:
+            raise CheckpointError(f"{where} is not the card of a network: {problem}") from problem
+
+
+def read_card(folder: Path) -> Card:
+    path = folder / CARD
+    try:
+        values = json.loads(path.read_text())
+    except (OSError, ValueError) as problem:
+        raise CheckpointError(f"{path} cannot be read: {problem}") from problem
+    return Card.from_mapping(values, str(path))
+
+
+def shipped_cards() -> list[Card]:
+    """The cards of all networks that come with the package."""
+    return [read_card(shipped_folder(name)) for name in shipped_names()]
+
+
+def disk_size(folder: Path) -> int:
+    """Bytes of all files in a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
