@@ -5,6 +5,7 @@ Nothing heavy is imported here, so ``geq --help`` answers at once.
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 
@@ -28,6 +29,8 @@ COMMANDS: dict[str, str] = {
     "bench": "speed and memory against peers, as ratios from one run",
     "models": "list the models: size, cost, input, source, what the paper reports",
     "show": "draw the architecture of a model with its shapes",
+    "doctor": "check versions, devices, compiler, data and folders, with hints for what is wrong",
+    "completion": "print a script that lets bash, zsh or fish complete what you type",
 }
 """Name -> one line of help. Command ``name`` lives in ``geq/command/name.py`` as ``main(arguments)``."""
 
@@ -49,8 +52,35 @@ def overview() -> str:
     )
 
 
+INTERRUPTED, BROKEN_PIPE = 130, 141
+"""Exit status after Ctrl-C, and when nobody reads the output any more: as of programs that a signal ends."""
+
+
 def main(arguments: list[str] | None = None) -> int:
-    arguments = sys.argv[1:] if arguments is None else arguments
+    """Run one command; every error that is meant for a person is a line on the error stream."""
+    try:
+        status = run(sys.argv[1:] if arguments is None else arguments)
+        sys.stdout.flush()  # a pipe that is closed shows itself here, and not at the end of the interpreter
+        return status
+    except GeqError as error:
+        print(f"{coloured('geq: error:')} {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("geq: stopped", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # What is still in the buffer has no reader either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+
+
+def coloured(text: str) -> str:
+    """Red on a terminal; rich, which the commands use, would take longer to load than an error to answer."""
+    plain = not sys.stderr.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return text if plain else f"\x1b[1;31m{text}\x1b[0m"
+
+
+def run(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(overview())
         return 0
@@ -60,13 +90,9 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"geq {version('geq')}")
         return 0
     name, *rest = arguments
-    try:
-        if name not in COMMANDS:
-            raise unknown_name("command", name, COMMANDS)
-        return int(import_module(f"geq.command.{name}").main(rest) or 0)
-    except GeqError as error:
-        print(f"geq: error: {error}", file=sys.stderr)
-        return 2
+    if name not in COMMANDS:
+        raise unknown_name("command", name, COMMANDS)
+    return int(import_module(f"geq.command.{name}").main(rest) or 0)
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ import pytest
 
 from geq.cli import main
 from geq.command import reproduce
-from geq.error import MissingExtraError, OptionError
-from geq.experiment.launcher import LocalLauncher, RayLauncher
+from geq.error import OptionError
+from geq.experiment.launcher import LocalLauncher
 from geq.experiment.plan import grouped, plan, usable
 from geq.experiment.record import Record, add_record, read_records
 from geq.experiment.registry import EXPERIMENTS
@@ -207,25 +207,6 @@ def test_parts_share_the_trainings() -> None:
     folders = [{work.folder.path for work in grouped(part)} for part in parts]
     assert sum(map(len, folders)) == len(set().union(*folders)) == len(grouped(jobs))
     assert sorted(job.record_file for part in parts for job in part) == sorted(j.record_file for j in jobs)
-
-
-def test_ray_is_an_extra() -> None:
-    try:
-        import ray  # noqa: F401
-    except ImportError:
-        with pytest.raises(MissingExtraError, match=r"geq\[cluster\]"):
-            RayLauncher()
-
-
-@pytest.mark.slow
-def test_ray_runs_what_processes_run(tmp_path: Path) -> None:
-    ray = pytest.importorskip("ray")
-    ray.init(num_cpus=2, log_to_driver=False)
-    try:
-        assert call(tmp_path, "--only", "resnet,mopteq", "--launcher", "ray", "--workers", "2") == 0
-    finally:
-        ray.shutdown()
-    assert [record.arm for record in records_of(tmp_path)] == ["mopteq", "resnet"]
 
 
 def test_cores_are_never_oversubscribed() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
-from geq.command.option import parse
+from geq.command.option import add_json, parse
+from geq.command.terminal import print_json
 from geq.error import OptionError, unknown_name
 
 
@@ -17,9 +19,10 @@ def declare(parser: Any) -> None:
     parser.add_argument("--threads", type=int, default=1, help="of torch; with 1, CPU time is compared")
     parser.add_argument("--output", type=Path, default=Path("bench.jsonl"), help="file of records")
     parser.add_argument(
-        "--table", type=Path, nargs="+", default=None, help="only print these records as Markdown"
+        "--table", type=Path, nargs="+", default=None, help="only print these records, as Markdown"
     )
     parser.add_argument("--brief", action="store_true", help="with --table: one row for all branches")
+    add_json(parser)
     parser.add_argument("--plot", type=Path, default=None, help="also draw the ratios: .png, .pdf or .svg")
 
 
@@ -36,14 +39,20 @@ def main(arguments: list[str]) -> int:
     if options.table is not None:
         from geq.bench.markdown import markdown, read_records
 
-        found = (record for path in options.table for record in read_records(path))
-        print(markdown(found, options.brief))
+        found = [record for path in options.table for record in read_records(path)]
+        if options.json:
+            print_json(found)
+        else:
+            print(markdown(found, options.brief))
         return 0
     from geq.bench.catalogue import CASES
     from geq.bench.picture import plot, show
     from geq.bench.runner import run_case
 
     if options.list:
+        if options.json:
+            print_json([{"name": case.name, "summary": case.summary} for case in CASES.values()])
+            return 0
         for case in CASES.values():
             print(f"{case.name:<16} {case.summary}")
         return 0
@@ -53,12 +62,15 @@ def main(arguments: list[str]) -> int:
     records: list[dict[str, Any]] = []
     with options.output.open("w", encoding="utf-8") as file:
         for name in names:
-            print(f"{name} …", flush=True)
+            print(f"{name} …", flush=True, file=sys.stderr if options.json else sys.stdout)
             for record in run_case(name, options.threads, options.quick):
                 records.append(record)
                 file.write(json.dumps(record, ensure_ascii=False) + "\n")
                 file.flush()
-    show(records)
+    if options.json:
+        print_json(records)
+    else:
+        show(records)
     if options.plot is not None:
         plot(records, options.plot)
     return 1 if any(record["status"] == "failed" for record in records) else 0

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from geq.command.option import parse
+from geq.command.option import add_json, parse
+from geq.command.terminal import console_for, print_json
 from geq.error import OptionError
 
 HIDDEN = ("name", "runs", "data_root", "picture")
@@ -39,7 +39,7 @@ def declare(parser: Any) -> None:
         "names", metavar="RUN", type=str, nargs="+", help="two or more runs: folders, or names below --runs"
     )
     parser.add_argument("--runs", type=str, default="runs", help="folder that holds the runs")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    add_json(parser)
 
 
 def main(arguments: list[str]) -> int:
@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> int:
     folders = [RunFolder.find(name, asked.runs) for name in asked.names]
     table = {"options": differing_options(folders), "results": results(folders)}
     if asked.json:
-        print(json.dumps({"runs": [str(folder.path) for folder in folders], **table}, indent=2))
+        print_json({"runs": [str(folder.path) for folder in folders], **table})
     else:
         show([folder.name for folder in folders], table)
     return 0
@@ -93,7 +93,6 @@ def written(value: Any) -> str:
 
 def show(names: list[str], table: dict[str, dict[str, list[Any]]]) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     printed = Table(box=box.SIMPLE_HEAD)
@@ -104,4 +103,4 @@ def show(names: list[str], table: dict[str, dict[str, list[Any]]]) -> None:
         for label, row in table[part].items():
             printed.add_row(label, *map(written, row))
         printed.add_section()
-    Console().print(printed)
+    console_for().print(printed)

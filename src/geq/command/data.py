@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from geq.command.option import parse
+from geq.command.option import add_json, add_quiet, parse
+from geq.command.terminal import BAD, GOOD, console_for, print_json
 from geq.data.corruption.cifar_c import FOLDER, write_cifar_c
 from geq.data.corruption.registry import corruption_names
 from geq.data.dataset import ImageDataset, Split
@@ -16,7 +17,7 @@ from geq.data.registry import AnyDataset, dataset_info, dataset_names, load_data
 from geq.data.root import data_root
 from geq.data.segmentation import SegmentationDataset
 from geq.data.source import SOURCES, check_files
-from geq.error import DataError, GeqError, MissingExtraError, unknown_name
+from geq.error import DataError, GeqError, unknown_name
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -35,31 +36,51 @@ The data root is --data-root, else $GEQ_DATA, else a cache folder of the user.""
 SPLITS: tuple[Split, ...] = ("train", "val", "test")
 
 
+def declare_list(parser: Any) -> None:
+    _declare_root(parser)
+    add_json(parser)
+
+
 def list_command(arguments: list[str]) -> int:
     """A table of all datasets: whether each is there, how it is checked, how large its splits are."""
-    options = parse("data list", "What is below the data root.", arguments, _declare_root)
+    options = parse("data list", "What is below the data root.", arguments, declare_list)
     root = data_root(options.data_root)
-    try:
-        from rich.console import Console
-        from rich.table import Table
-    except ImportError as error:
-        raise MissingExtraError.naming("rich", "train", "geq data") from error
-    table = Table(title=f"datasets below {root}")
-    for column in ("name", "what", "there", "checked by", *SPLITS):
-        table.add_column(column, no_wrap=column != "what")
-    notes = []
+    rows = []
     for name in dataset_names():
         sizes, problem = _sizes(name, root)
-        if problem:
-            notes.append(f"{name}: {problem}")
-        method = "md5" if name in SOURCES and SOURCES[name].files else "reading"
-        cells = [str(sizes[split]) if split in sizes else "–" for split in SPLITS]
-        table.add_row(name, dataset_info(name).summary, "yes" if sizes else "no", method, *cells)
-    console = Console()
-    console.print(table)
-    for note in notes:
-        console.print(note, style="dim", markup=False)
+        rows.append(
+            {
+                "name": name,
+                "summary": dataset_info(name).summary,
+                "there": bool(sizes),
+                "checked_by": "md5" if name in SOURCES and SOURCES[name].files else "reading",
+                "sizes": sizes,
+                "problem": problem or None,
+            }
+        )
+    if options.json:
+        print_json({"root": str(root), "datasets": rows})
+    else:
+        _show(rows, root)
     return 0
+
+
+def _show(rows: list[dict[str, Any]], root: Path) -> None:
+    console = console_for(width=120)
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=f"datasets below {root}", box=box.SIMPLE_HEAD)
+    for column in ("name", "what", "there", "checked by", *SPLITS):
+        table.add_column(column, no_wrap=column != "what")
+    for row in rows:
+        cells = [f"{row['sizes'][split]:,}" if split in row["sizes"] else "–" for split in SPLITS]
+        there = f"[{GOOD}]yes[/]" if row["there"] else "no"
+        table.add_row(row["name"], row["summary"], there, row["checked_by"], *cells)
+    console.print(table)
+    for row in rows:
+        if row["problem"]:
+            console.print(f"{row['name']}: {row['problem']}", style="dim", markup=False)
 
 
 def _sizes(name: str, root: Path) -> tuple[dict[Split, int], str]:
@@ -81,32 +102,44 @@ def _official(name: str, split: Split, root: Path) -> AnyDataset:
     return load_dataset(name, split, root=root, validation=None if dataset_info(name).own_val else 0)
 
 
+def declare_check(parser: Any) -> None:
+    parser.add_argument("names", nargs="*", help="datasets (default: all that are there)")
+    _declare_root(parser)
+    add_json(parser)
+    add_quiet(parser)
+
+
 def check_command(arguments: list[str]) -> int:
     """Exit code 1 if anything is missing or wrong."""
-
-    def declare(parser: Any) -> None:
-        parser.add_argument("names", nargs="*", help="datasets (default: all that are there)")
-        _declare_root(parser)
-
-    options = parse("data check", "Compare files with the official checksums.", arguments, declare)
+    options = parse("data check", "Compare files with the official checksums.", arguments, declare_check)
     root = data_root(options.data_root)
     names = options.names or [name for name in dataset_names() if _sizes(name, root)[0]]
+    console = console_for(options.json, options.quiet)
+    found: list[dict[str, str]] = []
     wrong = 0
+
+    def say(name: str, status: str, what: str) -> None:
+        found.append({"dataset": name, "status": status, "what": what})
+        console.print(f"{status:8} {what}", highlight=False, markup=False, soft_wrap=True)
+
     for name in names:
         dataset_info(name)  # an unknown name is answered before anything is read
         files = check_files(name, root) if name in SOURCES else []
         for file in files:
-            print(
-                f"{file.status:8} {file.path}" + (f" (md5 {file.found})" if file.status == "differs" else "")
-            )
+            other = f" (md5 {file.found})" if file.status == "differs" else ""
+            say(name, file.status, f"{file.path}{other}")
             wrong += file.status != "ok"
         if not files:
-            wrong += _check_by_reading(name, root)
-    print("everything is right" if not wrong else f"{wrong} problems: fetch again what is named above")
+            wrong += _check_by_reading(name, root, say)
+    if options.json:
+        print_json({"root": str(root), "problems": wrong, "checked": found})
+    else:
+        end = "everything is right" if not wrong else f"{wrong} problems: fetch again what is named above"
+        console.print(end, style=BAD if wrong else GOOD, highlight=False)
     return 1 if wrong else 0
 
 
-def _check_by_reading(name: str, root: Path) -> int:
+def _check_by_reading(name: str, root: Path, say: Callable[[str, str, str], None]) -> int:
     """Read every image of every split; the number of those that cannot be read."""
     wrong = 0
     for split in SPLITS:
@@ -117,13 +150,13 @@ def _check_by_reading(name: str, root: Path) -> int:
         except DataError as error:
             if split == "train":
                 raise
-            print(f"{'skipped':8} {name} {split}: {error}")
+            say(name, "skipped", f"{name} {split}: {error}")
             continue
         bad = _unreadable(dataset)
         for message in bad:
-            print(f"{'differs':8} {message}")
+            say(name, "differs", message)
         wrong += len(bad)
-        print(f"{'ok' if not bad else 'damaged':8} {name} {split}: {len(dataset) - len(bad)} images read")
+        say(name, "damaged" if bad else "ok", f"{name} {split}: {len(dataset) - len(bad)} images read")
     return wrong
 
 
@@ -139,32 +172,40 @@ def _unreadable(dataset: AnyDataset) -> list[str]:
     return messages
 
 
-def fetch_command(arguments: list[str]) -> int:
-    def declare(parser: Any) -> None:
-        parser.add_argument("names", nargs="+", help=f"datasets, of {', '.join(SOURCES)}")
-        parser.add_argument("--mirror", type=str, default=None, help="address with the same file names")
-        _declare_root(parser)
+def declare_fetch(parser: Any) -> None:
+    parser.add_argument("names", nargs="+", help=f"datasets, of {', '.join(SOURCES)}")
+    parser.add_argument("--mirror", type=str, default=None, help="address with the same file names")
+    _declare_root(parser)
+    add_quiet(parser)
 
-    options = parse("data fetch", "Download datasets from their official addresses.", arguments, declare)
+
+def fetch_command(arguments: list[str]) -> int:
+    words = "Download datasets from their official addresses."
+    options = parse("data fetch", words, arguments, declare_fetch)
     root = data_root(options.data_root)
+    console = console_for(quiet=options.quiet)
     for name in options.names:
-        with _progress(in_bytes=True) as progress:
+        with _progress(in_bytes=True, quiet=options.quiet) as progress:
             made = fetch(name, root, mirror=options.mirror, progress=_reporter(progress))
-        print(f"{name}: {', '.join(map(str, made)) if made else f'is below {root} already'}")
+        what = ", ".join(map(str, made)) if made else f"is below {root} already"
+        console.print(f"{name}: {what}", highlight=False, markup=False, soft_wrap=True)
     return 0
 
 
-def corrupt_command(arguments: list[str]) -> int:
-    def declare(parser: Any) -> None:
-        parser.add_argument(
-            "--output", type=Path, default=None, help=f"folder (default: {FOLDER} below the root)"
-        )
-        parser.add_argument("--names", nargs="+", default=None, help="corruptions (default: all 19)")
-        parser.add_argument("--seed", type=int, default=0, help="of the noise")
-        parser.add_argument("--subset", type=int, default=None, help="that many test images, stratified")
-        _declare_root(parser)
+def declare_corrupt(parser: Any) -> None:
+    parser.add_argument(
+        "--output", type=Path, default=None, help=f"folder (default: {FOLDER} below the root)"
+    )
+    parser.add_argument("--names", nargs="+", default=None, help="corruptions (default: all 19)")
+    parser.add_argument("--seed", type=int, default=0, help="of the noise")
+    parser.add_argument("--subset", type=int, default=None, help="that many test images, stratified")
+    _declare_root(parser)
+    add_quiet(parser)
 
-    options = parse("data corrupt", "Write CIFAR-10-C; an interrupted run goes on.", arguments, declare)
+
+def corrupt_command(arguments: list[str]) -> int:
+    words = "Write CIFAR-10-C; an interrupted run goes on."
+    options = parse("data corrupt", words, arguments, declare_corrupt)
     root = data_root(options.data_root)
     for name in options.names or ():
         if name not in corruption_names():
@@ -172,11 +213,12 @@ def corrupt_command(arguments: list[str]) -> int:
     clean = load_dataset("cifar10", "test", root=root, subset=options.subset)
     assert isinstance(clean, ImageDataset)
     directory = options.output or root / FOLDER
-    with _progress(in_bytes=False) as progress:
+    with _progress(in_bytes=False, quiet=options.quiet) as progress:
         made = write_cifar_c(
             clean, directory, names=options.names, seed=options.seed, progress=_reporter(progress)
         )
-    print(f"{len(made)} new files in {directory}")
+    console = console_for(quiet=options.quiet)
+    console.print(f"{len(made)} new files in {directory}", highlight=False, markup=False, soft_wrap=True)
     return 0
 
 
@@ -184,26 +226,25 @@ def _declare_root(parser: Any) -> None:
     parser.add_argument("--data-root", type=Path, default=None, help="folder that holds the datasets")
 
 
-def _progress(in_bytes: bool) -> Progress:
-    try:
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            DownloadColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
-    except ImportError as error:
-        raise MissingExtraError.naming("rich", "train", "geq data") from error
+def _progress(in_bytes: bool, quiet: bool) -> Progress:
+    console = console_for(on_stderr=True, quiet=quiet)
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
     amount = DownloadColumn() if in_bytes else MofNCompleteColumn()
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         amount,
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=console,
+        disable=quiet,
     )
 
 
@@ -218,6 +259,14 @@ def _reporter(progress: Progress) -> Callable[[str, int, int | None], None]:
 
     return report
 
+
+DECLARED: dict[str, Callable[[Any], None]] = {
+    "list": declare_list,
+    "check": declare_check,
+    "fetch": declare_fetch,
+    "corrupt": declare_corrupt,
+}
+"""The options of each action."""
 
 ACTIONS: dict[str, Callable[[list[str]], int]] = {
     "list": list_command,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 
-from geq.command.option import parse
+from geq.command.option import add_json, parse
+from geq.command.terminal import console_for, print_json
 from geq.error import unknown_name
 from geq.model.registry import ModelSpec, list_models, model_spec
 
@@ -53,7 +53,6 @@ def short(number: int) -> str:
 
 def show_table(rows: list[ModelRow]) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(
@@ -71,17 +70,14 @@ def show_table(rows: list[ModelRow]) -> None:
         size = "×".join(map(str, row.input_shape))
         reported = row.reported or "–"
         table.add_row(row.name, short(row.parameters), short(row.multiply_adds), size, row.source, reported)
-    console = Console()
-    if not console.is_terminal:
-        console.width = max(console.width, 160)  # a file has no width of its own: one line for each row
-    console.print(table)
+    console_for().print(table)
 
 
 def declare(parser: Any) -> None:
     parser.add_argument(
         "--pattern", type=str, default="*", help="shell pattern of the names, such as 'geq_*'"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    add_json(parser)
 
 
 def main(arguments: list[str]) -> int:
@@ -91,7 +87,7 @@ def main(arguments: list[str]) -> int:
         raise unknown_name("model pattern", options.pattern, list_models())
     rows = [describe(model_spec(name)) for name in names]
     if options.json:
-        print(json.dumps([asdict(row) for row in rows], indent=2, ensure_ascii=False))
+        print_json([asdict(row) for row in rows])
     else:
         show_table(rows)
     return 0

@@ -21,6 +21,36 @@ def parse(
     declare: Callable[[Any], None],
 ) -> jsonargparse.Namespace:
     """Parse ``arguments`` of ``geq command``; ``declare`` adds the options to an ``ArgumentParser``."""
+    parser = build_parser(command, summary, declare)
+    import jsonargparse
+
+    known = [flag for action in parser._actions for flag in action.option_strings if flag.startswith("--")]
+    arguments = [spelt(argument, known) for argument in arguments]
+    for argument in arguments:
+        flag = argument.split("=", 1)[0]
+        if flag.startswith("--") and flag != "--" and flag not in known:
+            raise unknown_name(f"option of geq {command}", flag, known)
+    try:
+        return parser.parse_args(arguments)
+    except jsonargparse.ArgumentError as problem:
+        message = " ".join(str(problem).split())
+        raise OptionError(f"geq {command}: {message}; see geq {command} --help") from problem
+
+
+def spelt(argument: str, known: list[str]) -> str:
+    """An option with dashes for underscores, or the other way round, as it is declared.
+
+    >>> spelt("--data-root=x", ["--data_root"]), spelt("a-b", ["--data_root"])
+    ('--data_root=x', 'a-b')
+    """
+    flag, equals, value = argument.partition("=")
+    if flag.startswith("--") and flag not in known:
+        named = {other.replace("-", "_"): other for other in known}
+        flag = named.get(flag.replace("-", "_"), flag)
+    return flag + equals + value
+
+
+def build_parser(command: str, summary: str, declare: Callable[[Any], None]) -> jsonargparse.ArgumentParser:
     try:
         import jsonargparse
     except ImportError as problem:
@@ -29,18 +59,17 @@ def parse(
         prog=f"geq {command}", description=summary, exit_on_error=False, allow_abbrev=False
     )
     declare(parser)
-    known = [flag for action in parser._actions for flag in action.option_strings]
-    for argument in arguments:
-        flag = argument.split("=", 1)[0]
-        if flag.startswith("--") and flag != "--" and flag not in known:
-            raise unknown_name(
-                f"option of geq {command}", flag, [name for name in known if name.startswith("--")]
-            )
-    try:
-        return parser.parse_args(arguments)
-    except jsonargparse.ArgumentError as problem:
-        message = " ".join(str(problem).split())
-        raise OptionError(f"geq {command}: {message}; see geq {command} --help") from problem
+    return parser
+
+
+def add_json(parser: Any) -> None:
+    """``--json``: the output is one JSON document, and what else there is to say goes to the error stream."""
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables, for scripts")
+
+
+def add_quiet(parser: Any) -> None:
+    """``--quiet``, for commands that leave files: their exit status says how it went."""
+    parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
 
 
 def add_inference(parser: Any) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from geq.command.option import parse
+from geq.command.option import add_json, add_quiet, parse
+from geq.command.terminal import WARNING, console_for, print_json
 from geq.error import DataError
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ def declare(parser: Any) -> None:
         default=None,
         help="folder of runs whose analyses and saliency grids are shown as well",
     )
+    add_json(parser)
+    add_quiet(parser)
 
 
 def main(arguments: list[str]) -> int:
@@ -51,9 +54,19 @@ def main(arguments: list[str]) -> int:
     for folder, ending in ((asked.markdown, "md"), (asked.csv, "csv")):
         if folder is not None:
             write_tables(Path(folder), tables, ending)
+    if asked.json:
+        found = {"page": asked.output, "runs": len(evidence.records), "tables": len(tables)}
+        print_json({**found, "complaints": list(evidence.complaints)})
+        return 0
+    console = console_for(quiet=asked.quiet)
     for complaint in evidence.complaints:
-        print(f"note: {complaint}")
-    print(f"{asked.output}: {len(evidence.records)} runs, {len(tables)} tables")
+        console.print(f"note: {complaint}", style=WARNING, highlight=False, markup=False, soft_wrap=True)
+    console.print(
+        f"{asked.output}: {len(evidence.records)} runs, {len(tables)} tables",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
     return 0
 
 

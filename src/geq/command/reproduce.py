@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from geq.command.option import parse
+from geq.command.option import add_json, add_quiet, parse
+from geq.command.terminal import WARNING, console_for, print_json
 from geq.error import OptionError, unknown_name
 
 if TYPE_CHECKING:
@@ -51,18 +52,27 @@ def declare(parser: Any) -> None:
     parser.add_argument(
         "--part", type=str | None, default=None, help="I/N: run only every N-th training, from the I-th on"
     )
+    parser.add_argument(
+        "--address",
+        type=str | None,
+        default=None,
+        help="of the Ray cluster; 'local' starts one here, the default is $RAY_ADDRESS or one that runs here",
+    )
+    add_json(parser)
+    add_quiet(parser)
     parser.add_argument("--yes", action="store_true", help="begin even if it takes very long")
 
 
 def main(arguments: list[str]) -> int:
     asked = parse("reproduce", SUMMARY, arguments, declare)
-    from rich.console import Console
-
-    console = Console()
+    console = console_for(asked.json, asked.quiet)
     if asked.name is None:
-        from geq.experiment.display import show_list
+        from geq.experiment.display import listed, show_list
 
-        show_list(console)
+        if asked.json:
+            print_json(listed())
+        else:
+            show_list(console)
         return 0
     if asked.seeds is not None and asked.seeds < 1:
         raise OptionError(f"seeds must be at least 1: got {asked.seeds}")
@@ -72,7 +82,8 @@ def main(arguments: list[str]) -> int:
     from geq.experiment.runner import Interrupted, Runner
 
     arms = chosen_arms(asked.only, experiments, asked.scale)
-    complained = False
+    errors = console_for(on_stderr=asked.json or asked.quiet)
+    left_out: dict[str, str] = {}
     jobs: list[Job] = []
     for experiment in list(experiments):
         planned = [
@@ -84,39 +95,47 @@ def main(arguments: list[str]) -> int:
         ]
         problem = missing_data(planned)
         if problem is not None:
-            warn(f"{experiment.name} is left out: {problem}", console)
+            warn(f"{experiment.name} is left out: {problem}", errors)
             experiments.remove(experiment)
-            complained = True
+            left_out[experiment.name] = problem
         else:
             jobs += planned
-    launcher = chosen_launcher(asked.launcher, asked.workers, asked.scale)
-    bars = Bars()
+    launcher = chosen_launcher(asked.launcher, asked.workers, asked.scale, asked.address)
+    bars = Bars(asked.quiet)
     runner = Runner(launcher, Path(asked.results), Path(asked.runs) / "log", bars)
-    missing = runner.missing(jobs)
-    todo = of_part(missing, jobs, asked.part)
-    if len(missing) < len(jobs):
-        console.print(f"{len(jobs) - len(missing)} of {len(jobs)} records are there already", highlight=False)
-    if todo:
-        announce(todo, launcher, asked.scale, asked.yes, console)
-        try:
+    try:
+        missing = runner.missing(jobs)
+        todo = of_part(missing, jobs, asked.part)
+        if len(missing) < len(jobs):
+            there = f"{len(jobs) - len(missing)} of {len(jobs)} records are there already"
+            console.print(there, highlight=False)
+        if todo:
+            announce(todo, launcher, asked.scale, asked.yes, console)
             with bars.watching(todo):
                 runner.run(todo)
-        except Interrupted as stop:
-            console.print(str(stop), highlight=False, soft_wrap=True)
-            return 130
-    for experiment in experiments:
-        complained |= show_outcome(experiment, asked.scale, Path(asked.results), console)
+    except Interrupted as stop:
+        console.print(str(stop), highlight=False, soft_wrap=True)
+        return 130
+    finally:
+        launcher.close()
+    outcomes = [
+        show_outcome(experiment, asked.scale, Path(asked.results), console, errors)
+        for experiment in experiments
+    ]
     for label, failure in runner.failures.items():
-        warn(f"{label} failed: {failure}", console)
+        warn(f"{label} failed: {failure}", errors)
     if runner.failures:
         console.print(f"what they printed is in {Path(asked.runs) / 'log'}", highlight=False)
-    return 1 if runner.failures or complained else 0
+    if asked.json:
+        print_json({"experiments": outcomes, "left_out": left_out, "failures": runner.failures})
+    complained = any(found["complaints"] for found in outcomes)
+    return 1 if runner.failures or left_out or complained else 0
 
 
 def warn(text: str, console: Any) -> None:
     from rich.text import Text
 
-    console.print(Text(f"geq: {text}", style="yellow"), soft_wrap=True)
+    console.print(Text(f"geq: {text}", style=WARNING), soft_wrap=True)
 
 
 def chosen_experiments(name: str, scale: ScaleName) -> list[Experiment]:
@@ -155,11 +174,16 @@ def missing_data(jobs: list[Job]) -> str | None:
     return None
 
 
-def chosen_launcher(kind: str, workers: int | None, scale: ScaleName) -> Launcher:
-    from geq.experiment.launcher import LocalLauncher, RayLauncher
+def chosen_launcher(kind: str, workers: int | None, scale: ScaleName, address: str | None) -> Launcher:
+    from geq.experiment.launcher import LocalLauncher
 
-    gpus = gpu_count() if scale == "paper" else 0
-    return RayLauncher(workers, gpus) if kind == "ray" else LocalLauncher(workers, gpus)
+    if kind == "ray":
+        from geq.experiment.ray_launcher import RayLauncher
+
+        return RayLauncher(workers, gpu=scale == "paper", address=address)
+    if address is not None:
+        raise OptionError("--address names a Ray cluster: add --launcher ray, or leave it out")
+    return LocalLauncher(workers, gpu_count() if scale == "paper" else 0)
 
 
 def gpu_count() -> int:
@@ -204,8 +228,10 @@ def announce(todo: list[Job], launcher: Launcher, scale: ScaleName, yes: bool, c
     console.print(f"{what}, {launcher.slots} at a time; about {about}", highlight=False)
 
 
-def show_outcome(experiment: Experiment, scale: ScaleName, results: Path, console: Any) -> bool:
-    """Print the table and the claims; whether there was something to complain of."""
+def show_outcome(
+    experiment: Experiment, scale: ScaleName, results: Path, console: Any, errors: Any
+) -> dict[str, Any]:
+    """Print the table and the claims; returns them for programs, with what there was to complain of."""
     from geq.experiment.display import claims_of, table_of
     from geq.experiment.outcome import outcome
     from geq.experiment.plan import usable
@@ -219,6 +245,6 @@ def show_outcome(experiment: Experiment, scale: ScaleName, results: Path, consol
     console.print(table_of(found))
     console.print(claims_of(found))
     for complaint in (*complaints, *outdated):
-        warn(complaint, console)
+        warn(complaint, errors)
     console.print(f"records  {path}", highlight=False, soft_wrap=True)
-    return bool(complaints)
+    return {**found.as_mapping(), "records": str(path), "complaints": complaints}

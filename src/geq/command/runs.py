@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from geq.command.option import parse
+from geq.command.option import add_json, parse
+from geq.command.terminal import BAD, console_for, print_json
 
 
 def declare(parser: Any) -> None:
     parser.add_argument("--runs", type=str, default="runs", help="folder that holds the runs")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    add_json(parser)
 
 
 def describe(folder: Any) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
 
     rows = [describe(RunFolder(Path(asked.runs) / name)) for name in known_runs(asked.runs)]
     if asked.json:
-        print(json.dumps(rows, indent=2))
+        print_json(rows)
     elif not rows:
         print(f"no runs in {asked.runs}/ yet: start one with 'geq train'")
     else:
@@ -61,8 +61,8 @@ def main(arguments: list[str]) -> int:
 
 def show(rows: list[dict[str, Any]]) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD)
     for title, side in {
@@ -81,7 +81,7 @@ def show(rows: list[dict[str, Any]]) -> None:
         table.add_column(title, justify=side, no_wrap=title == "run")  # type: ignore[arg-type]
     for row in rows:
         if row["state"] == "damaged":
-            table.add_row(row["name"], f"damaged: {row['problem']}")
+            table.add_row(row["name"], Text(f"damaged: {row['problem']}", style=BAD))
             continue
         table.add_row(
             row["name"],
@@ -96,10 +96,7 @@ def show(rows: list[dict[str, Any]]) -> None:
             f"{row['seconds']:.0f} s",
             str(row["started"] or "–")[:16].replace("T", " "),
         )
-    console = Console()
-    if not console.is_terminal:
-        console.width = max(console.width, 160)  # a file has no width of its own: one line for each run
-    console.print(table)
+    console_for().print(table)
 
 
 def percent(value: float | None) -> str:

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from geq.command.models import short
-from geq.command.option import parse
+from geq.command.option import add_json, parse
+from geq.command.terminal import console_for, print_json
 from geq.model.cost import zero_image
 from geq.model.network import Network
 from geq.model.registry import create_model, model_spec
@@ -112,19 +113,46 @@ def draw(model: Network, depth: int) -> Any:
     return root
 
 
+def described(model: Network, depth: int) -> dict[str, Any]:
+    """The same tree for programs; shapes are those of the first call, without the batch axis."""
+    passages = trace(model)
+
+    def grow(name: str, module: nn.Module, path: str, level: int) -> dict[str, Any]:
+        passage = passages.get(path, Passage())
+        children = module.named_children() if level < depth else ()
+        return {
+            "name": name,
+            "type": type(module).__name__,
+            "detail": detail(module),
+            "inputs": passage.inputs,
+            "outputs": passage.outputs,
+            "calls": passage.calls,
+            "parameters": sum(parameter.numel() for parameter in module.parameters()),
+            "children": [
+                grow(child_name, child, f"{path}.{child_name}" if path else child_name, level + 1)
+                for child_name, child in children
+            ],
+        }
+
+    return grow(model.registry_name or "", model, "", 0)
+
+
 def declare(parser: Any) -> None:
     parser.add_argument("name", type=str, help="a name that 'geq models' lists")
     parser.add_argument("--depth", type=int, default=6, help="how many levels of submodules to draw")
     parser.add_argument("--num_classes", type=int | None, default=None, help="number of classes")
+    add_json(parser)
 
 
 def main(arguments: list[str]) -> int:
-    from rich.console import Console
-
     options = parse("show", "Draw the architecture of a model with its shapes.", arguments, declare)
     spec = model_spec(options.name)
     model = create_model(spec.name, options.num_classes)
-    console = Console()
+    if options.json:
+        tree = described(model, options.depth)
+        print_json({"model": spec.name, "source": spec.source, "reported": spec.reported, "tree": tree})
+        return 0
+    console = console_for(width=100)
     console.print(draw(model, options.depth))
     console.print(f"source: {spec.source}; reported: {spec.reported or '–'}")
     return 0

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
-from geq.command.option import parse
+from geq.command.option import add_json, parse
+from geq.command.terminal import BAD, GOOD, console_for, print_json
 from geq.error import OptionError, unknown_name
 
 
 def declare(parser: Any) -> None:
     parser.add_argument("--only", type=str | None, default=None, help="names, separated by commas")
     parser.add_argument("--seeds", type=int, default=3, help="random instances of each statement")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    add_json(parser)
 
 
 def main(arguments: list[str]) -> int:
@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
             }
         )
     if asked.json:
-        print(json.dumps(rows, ensure_ascii=False, indent=2))
+        print_json(rows)
     else:
         show(rows)
     return 0 if all(row["holds"] for row in rows) else 1
@@ -54,7 +54,6 @@ def progress(names: list[str], quiet: bool) -> Iterable[str]:
 
 def show(rows: list[dict[str, Any]]) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(title="the theorems of OptEq on random layers", box=box.SIMPLE_HEAD)
@@ -64,13 +63,11 @@ def show(rows: list[dict[str, Any]]) -> None:
     table.add_column("largest error", justify="right")
     table.add_column("verdict")
     for row in rows:
-        verdict = "[green]holds[/]" if row["holds"] else "[red]fails[/]"
+        verdict = f"[{GOOD}]holds[/]" if row["holds"] else f"[{BAD}]fails[/]"
         table.add_row(
             row["name"], row["claim"], str(row["instances"]), f"{row['largest_error']:.1e}", verdict
         )
-    console = Console()
-    if not console.is_terminal:
-        console.width = max(console.width, 140)
+    console = console_for()
     console.print(table)
     for row in rows:
         for failure in row["failures"]:

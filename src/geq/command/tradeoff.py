@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import sys
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
-from geq.command.option import parse
+from geq.command.option import add_json, add_quiet, parse
+from geq.command.terminal import console_for, print_json
 from geq.command.train import normalised, options_from
 from geq.training.option import GROUPS
 
@@ -29,6 +30,8 @@ def declare(parser: Any) -> None:
     parser.usage = "geq tradeoff [options]"
     parser.add_argument("--config", "--preset", action=ActionConfigFile, help="as of geq train")
     parser.add_class_arguments(TradeoffOptions)
+    add_json(parser)
+    add_quiet(parser)
     for group in GROUPS:
         parser.add_class_arguments(group)
     parser.set_defaults(model="deep_opteq_tiny", epochs=5, picture=False)
@@ -37,14 +40,12 @@ def declare(parser: Any) -> None:
 def main(arguments: list[str]) -> int:
     parsed = parse("tradeoff", SUMMARY, normalised(arguments), declare)
 
-    from rich.console import Console
-
     from geq.training.callback.interrupt import TrainingInterrupted
     from geq.training.tradeoff import Tradeoff, TradeoffOptions
     from geq.training.tradeoff_picture import draw_tradeoff
 
     logging.basicConfig(level=logging.WARNING, format="geq: %(message)s", stream=sys.stderr)
-    console = Console()
+    console = console_for(parsed.json, parsed.quiet)
     values: dict[str, Any] = {item.name: getattr(parsed, item.name) for item in fields(TradeoffOptions)}
     frozen: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
     study = Tradeoff(TradeoffOptions(**frozen), options_from(parsed))
@@ -58,8 +59,11 @@ def main(arguments: list[str]) -> int:
         console.print("stopped; the same command goes on from here", highlight=False)
         return 130
     title = f"{study.base.model} on {study.base.data}"
-    show(rows, title, console)
     draw_tradeoff(rows, study.picture, title)
+    if parsed.json:
+        print_json([asdict(row) for row in rows])
+        return 0
+    show(rows, title, console)
     console.print(f"record   {study.record}", highlight=False, soft_wrap=True)
     console.print(f"picture  {study.picture}", highlight=False, soft_wrap=True)
     return 0

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from geq.command.evaluate import MEASURES
-from geq.command.option import parse
+from geq.command.option import add_json, add_quiet, parse
+from geq.command.terminal import console_for, print_json
 from geq.error import OptionError
 from geq.training.option import GROUPS, TrainOptions
 from geq.training.preset import list_presets, preset_path
@@ -44,6 +45,8 @@ def declare(parser: Any) -> None:
         metavar="RUN",
         help="go on with an interrupted run: a folder, or its name below runs/; its options stay as they are",
     )
+    add_json(parser)
+    add_quiet(parser)
     for group in GROUPS:
         parser.add_class_arguments(group, fail_untyped=True)
 
@@ -85,28 +88,33 @@ def main(arguments: list[str]) -> int:
     arguments = normalised(arguments)
     parsed = parse("train", SUMMARY, arguments, declare)
     if parsed.resume is not None and [
-        a for a in arguments if a.startswith("--") and not a.startswith("--resume")
+        a
+        for a in arguments
+        if a.startswith("--") and not a.startswith("--resume") and a not in ("--json", "--quiet")
     ]:
         raise OptionError("--resume takes the options of the run: give it alone, or start a new run")
     options = options_from(parsed)
-
-    from rich.console import Console
 
     from geq.training.callback.interrupt import TrainingInterrupted
     from geq.training.fit import resume, train
     from geq.training.run import RunFolder
 
     logging.basicConfig(level=logging.WARNING, format="geq: %(message)s", stream=sys.stderr)
-    console = Console()
+    console = console_for(parsed.json, parsed.quiet)
+    shown = None if parsed.quiet else console
     try:
         if parsed.resume is not None:
-            outcome = resume(RunFolder.find(parsed.resume), console)
+            outcome = resume(RunFolder.find(parsed.resume), shown)
         else:
-            outcome = train(options, console)
+            outcome = train(options, shown)
     except TrainingInterrupted as stop:
         console.print(str(stop), highlight=False, soft_wrap=True)
         return 130
-    if outcome is not None:
+    if outcome is None:
+        return 0
+    if parsed.json:
+        print_json({"run": str(outcome.folder.path), **outcome.final})
+    else:
         show_outcome(outcome, console)
     return 0
 

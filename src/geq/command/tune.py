@@ -7,7 +7,8 @@ import sys
 from dataclasses import fields
 from typing import Any
 
-from geq.command.option import parse
+from geq.command.option import add_json, add_quiet, parse
+from geq.command.terminal import console_for, print_json
 from geq.command.train import normalised, options_from
 from geq.training.option import GROUPS
 
@@ -25,6 +26,8 @@ def declare(parser: Any) -> None:
     parser.usage = "geq tune [options]"
     parser.add_argument("--config", "--preset", action=ActionConfigFile, help="as of geq train")
     parser.add_class_arguments(SearchOptions)
+    add_json(parser)
+    add_quiet(parser)
     for group in GROUPS:
         parser.add_class_arguments(group)
     parser.set_defaults(validation=0.2, epochs=5)
@@ -33,13 +36,11 @@ def declare(parser: Any) -> None:
 def main(arguments: list[str]) -> int:
     parsed = parse("tune", SUMMARY, normalised(arguments), declare)
 
-    from rich.console import Console
-
     from geq.training.callback.interrupt import TrainingInterrupted
     from geq.training.search import UNFIT, Search, SearchOptions
 
     logging.basicConfig(level=logging.WARNING, format="geq: %(message)s", stream=sys.stderr)
-    console = Console()
+    console = console_for(parsed.json, parsed.quiet)
     chosen: dict[str, Any] = {item.name: getattr(parsed, item.name) for item in fields(SearchOptions)}
     frozen: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in chosen.items()}
     search = Search(SearchOptions(**frozen), options_from(parsed))
@@ -58,8 +59,24 @@ def main(arguments: list[str]) -> int:
     except TrainingInterrupted:
         console.print("stopped; the same command goes on from here", highlight=False)
         return 130
-    show(study, search, console)
+    if parsed.json:
+        print_json([described(trial) for trial in study.trials])
+    else:
+        show(study, search, console)
     return 0
+
+
+def described(trial: Any) -> dict[str, Any]:
+    """A trial for programs, with the accuracy (or mIoU) in %, or the reason why it could not be trained."""
+    from geq.training.search import UNFIT
+
+    return {
+        "trial": trial.number,
+        "state": trial.state.name.lower(),
+        "validation": trial.value,
+        "reason": trial.user_attrs.get(UNFIT),
+        "options": dict(trial.params),
+    }
 
 
 def written(value: Any) -> str:

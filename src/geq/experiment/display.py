@@ -73,6 +73,21 @@ def signed(value: float | None, digits: int) -> str:
     return "–" if value is None else f"{value:+.{digits}f}"
 
 
+def listed() -> list[dict[str, Any]]:
+    """The experiments for programs."""
+    return [
+        {
+            "name": experiment.name,
+            "source": experiment.source,
+            "title": experiment.title,
+            "arms": {name: arm.label for name, arm in experiment.arms.items()},
+            "claims": [claim.text for claim in experiment.claims],
+            "scales": {name: scale.note for name, scale in experiment.scales.items()},
+        }
+        for experiment in EXPERIMENTS.values()
+    ]
+
+
 def show_list(console: Any) -> None:
     from rich import box
     from rich.table import Table

@@ -1,4 +1,4 @@
-"""Where trainings run: processes on this machine, or tasks of a Ray cluster."""
+"""Where trainings run: processes on this machine; see :mod:`geq.experiment.ray_launcher` for clusters."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-from geq.error import MissingExtraError, OptionError
+from geq.error import OptionError
 from geq.experiment.child import arguments_for
 from geq.experiment.execution import cores
 from geq.experiment.plan import Work
-
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+from geq.experiment.remote import THREADS
 
 
 @runtime_checkable
@@ -39,6 +38,10 @@ class Launcher(Protocol):
 
     def start(self, work: Work, log: Path) -> Started:
         """Begin; what it prints goes to ``log``."""
+        ...
+
+    def close(self) -> None:
+        """Give back what it holds."""
         ...
 
 
@@ -100,60 +103,8 @@ class LocalLauncher:
         self.running[free[0]] = LocalProcess(command, log, environment)
         return self.running[free[0]]
 
+    def close(self) -> None:
+        """Its processes end by themselves."""
+
     def _is_free(self, slot: int) -> bool:
         return slot not in self.running or self.running[slot].poll() is not None
-
-
-class RayTask:
-    """A task of a cluster; it runs the same child process there."""
-
-    def __init__(self, ray: Any, reference: Any, log: Path) -> None:
-        self.ray, self.reference, self.log = ray, reference, log
-
-    def poll(self) -> int | None:
-        ready, _ = self.ray.wait([self.reference], timeout=0)
-        if not ready:
-            return None
-        code, output = self.ray.get(self.reference)
-        self.log.write_bytes(output)
-        return int(code)
-
-    def stop(self) -> None:
-        self.ray.cancel(self.reference, force=True)  # the child sees its input end, saves and ends
-
-
-class RayLauncher:
-    """Tasks of one core each (or one GPU) on an existing Ray cluster, whose machines share the runs' folder.
-
-    Args:
-        workers: tasks at a time; the default is all cores (GPUs) of the cluster.
-        gpus: 1 asks for a GPU for each task, 0 for a core.
-        address: of the cluster; "local" starts one on this machine.
-    """
-
-    def __init__(self, workers: int | None = None, gpus: int = 0, address: str = "auto") -> None:
-        try:
-            import ray
-        except ImportError as problem:
-            raise MissingExtraError.naming("ray", "cluster", "geq reproduce --launcher ray") from problem
-        if not ray.is_initialized():
-            ray.init(address=address, log_to_driver=False)
-        self.ray = ray
-        resource = "GPU" if gpus else "CPU"
-        self.slots = workers or max(1, int(ray.cluster_resources().get(resource, 1)))
-        self.task = ray.remote(num_cpus=0 if gpus else 1, num_gpus=1 if gpus else 0)(run_child)
-
-    def start(self, work: Work, log: Path) -> RayTask:
-        return RayTask(self.ray, self.task.remote(arguments_for(work)), log)
-
-
-def run_child(arguments: list[str]) -> tuple[int, bytes]:
-    """Run the child to its end; returns its code and what it printed."""
-    environment = {**os.environ, **dict.fromkeys(THREADS, "1")}
-    command = [sys.executable, "-m", "geq.experiment.child", *arguments]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
-    ) as process:
-        assert process.stdout is not None
-        output = process.stdout.read()
-        return process.wait(), output

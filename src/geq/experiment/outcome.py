@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from geq.experiment.claim import Judgement, deviation, is_number, judge
 from geq.experiment.experiment import Experiment, ScaleName
@@ -38,6 +39,34 @@ class Outcome:
     cells: dict[str, dict[str, Cell]]
     judgements: list[Judgement]
     cpu_seconds: float
+
+    def as_mapping(self) -> dict[str, Any]:
+        """For programs: names, numbers and verdicts; None where there is no number."""
+        return {
+            "name": self.experiment.name,
+            "source": self.experiment.source,
+            "title": self.experiment.title,
+            "scale": self.scale,
+            "cpu_seconds": self.cpu_seconds,
+            "arms": {
+                arm: {key: asdict(cell) for key, cell in cells.items()} for arm, cells in self.cells.items()
+            },
+            "claims": [
+                {
+                    "claim": judged.claim.text,
+                    "ours": judged.claim.ours,
+                    "metric": judged.claim.metric,
+                    "published_difference": judged.claim.published_difference,
+                    "difference": judged.mean,
+                    "low": judged.low,
+                    "high": judged.high,
+                    "seeds": judged.seeds,
+                    "verdict": judged.verdict,
+                    "reason": judged.reason,
+                }
+                for judged in self.judgements
+            ],
+        }
 
 
 def outcome(experiment: Experiment, scale: ScaleName, records: Iterable[Record]) -> Outcome:

@@ -12,7 +12,8 @@ from geq.experiment.plan import Job, Work, grouped
 class Bars:
     """Progress on the error stream: a bar for all, and a line for each run that is under way."""
 
-    def __init__(self) -> None:
+    def __init__(self, quiet: bool = False) -> None:
+        self.quiet = quiet
         self.shown: Any = None
         self.tasks: dict[str, Any] = {}
         self.whole: Any = None
@@ -24,7 +25,7 @@ class Bars:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-        self.console = Console(file=sys.stderr)
+        self.console = Console(file=sys.stderr, quiet=self.quiet)
         columns = (
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
@@ -32,7 +33,9 @@ class Bars:
             TimeElapsedColumn(),
             TextColumn("{task.fields[rest]}"),
         )
-        self.shown = Progress(*columns, console=self.console, transient=True, redirect_stdout=False)
+        self.shown = Progress(
+            *columns, console=self.console, transient=True, redirect_stdout=False, disable=self.quiet
+        )
         works = grouped(todo)
         self.works = len(works)
         self.whole = self.shown.add_task("all runs", total=len(works), rest="")

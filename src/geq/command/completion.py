@@ -1,0 +1,29 @@
+"""``geq completion SHELL``: a script by which a shell completes commands, options and names."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from geq.command.option import parse
+
+SUMMARY = """Print a script that lets your shell complete commands, options, models, datasets, experiments and
+runs. It holds all words, so that the shell need not call Python: print it again after an update of geq.
+
+bash:  geq completion bash > ~/.local/share/bash-completion/completions/geq
+zsh:   geq completion zsh > DIR/_geq    with a DIR of $fpath, before compinit
+fish:  geq completion fish > ~/.config/fish/completions/geq.fish"""
+
+
+def declare(parser: Any) -> None:
+    parser.usage = "geq completion bash|zsh|fish"
+    parser.add_argument("shell", type=Literal["bash", "zsh", "fish"], help="which shell the script is for")
+
+
+def main(arguments: list[str]) -> int:
+    asked = parse("completion", SUMMARY, arguments, declare)
+    from geq.cli import COMMANDS
+    from geq.command.shell import WRITERS
+    from geq.command.syntax import whole_syntax
+
+    print(WRITERS[asked.shell](COMMANDS, whole_syntax()), end="")
+    return 0

@@ -1,0 +1,153 @@
+"""``geq doctor``: what it finds here, and what it says where something is missing."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from geq.cli import main
+from geq.command import finding
+from geq.command.finding import PURPOSES, Finding, examine, required
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def found(name: str, findings: Iterator[Finding]) -> Finding:
+    return next(one for one in findings if one.name == name)
+
+
+@pytest.mark.slow
+def test_all_is_well_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GEQ_DATA", raising=False)
+    findings = list(examine())
+    assert [one for one in findings if one.state == "problem"] == []
+    assert {one.group for one in findings} == {"versions", "extras", "devices", "compiler", "data", "folders"}
+    assert found("equilibrium", iter(findings)).value == "solved and differentiated"
+    assert found("digits", iter(findings)).value == "360 test images"
+    assert list(tmp_path.iterdir()) == [], "looking must leave nothing behind"
+
+
+def test_json_and_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good, bad = Finding("a", "b", "ok", "c"), Finding("a", "d", "problem", "broken", "mend it")
+    monkeypatch.setattr("geq.command.doctor.examine", lambda: iter([good]))
+    assert main(["doctor", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["ok"] is True
+    monkeypatch.setattr("geq.command.doctor.examine", lambda: iter([good, bad]))
+    assert main(["doctor", "--json"]) == 1
+    said = json.loads(capsys.readouterr().out)
+    assert said["ok"] is False
+    assert said["findings"][1] == {
+        "group": "a",
+        "name": "d",
+        "state": "problem",
+        "value": "broken",
+        "hint": "mend it",
+    }
+    assert main(["doctor", "--quiet"]) == 1
+    assert capsys.readouterr().out == ""
+    assert main(["doctor"]) == 1
+    shown = capsys.readouterr().out
+    assert "✗ d" in shown
+    assert "→ mend it" in shown
+    assert "1 problem" in shown
+    assert main(["doctor", "--jsn"]) == 2
+    assert "did you mean '--json'" in capsys.readouterr().err
+
+
+def test_each_extra_says_what_it_is_for() -> None:
+    # tomllib is there from Python 3.11 on; the lines of the table are simple enough without.
+    text = (ROOT / "pyproject.toml").read_text()
+    table = text.split("[project.optional-dependencies]")[1].split("\n[")[0]
+    declared = {line.split(" = ")[0] for line in table.splitlines() if " = [" in line}
+    assert declared == set(PURPOSES)
+    assert set(required()) == {"", *PURPOSES}
+    assert "lightning" in required()["dev"], "extras within extras are followed"
+
+
+def test_missing_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = finding.installed
+    absent = {"ray", "lightning", "numpy"}
+    monkeypatch.setattr(finding, "installed", lambda package: None if package in absent else real(package))
+    cluster = found("cluster", finding.extras())
+    assert (cluster.state, cluster.hint) == ("note", "pip install 'geq[cluster]'")
+    assert "missing: ray" in cluster.value
+    assert found("train", finding.extras()).state == "problem"
+    assert found("numpy", finding.versions()).state == "problem"
+
+
+def test_data_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GEQ_DATA", str(tmp_path / "nowhere"))
+    root = found("root", finding.data())
+    assert root.state == "problem"
+    assert "GEQ_DATA" in root.hint
+    monkeypatch.setenv("GEQ_DATA", str(tmp_path))
+    assert found("root", finding.data()).state == "ok"
+    cifar = found("cifar10", finding.data())
+    assert (cifar.state, cifar.value, cifar.hint) == ("note", "not there", "geq data fetch cifar10")
+
+
+def test_folders_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "runs").touch()  # a file where a folder should be
+    monkeypatch.chdir(tmp_path)
+    runs = found("runs", finding.folders())
+    assert runs.state == "problem"
+    assert "--runs FOLDER" in runs.hint
+    assert found("results", finding.folders()).state == "ok"
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+
+
+def test_little_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finding, "LITTLE_SPACE", 2**70)
+    monkeypatch.setattr(finding, "LITTLE_SHARED", 2**70)
+    assert finding.folder_finding("runs", tmp_path, "", "problem").hint.startswith("free some space")
+    assert "--shm-size" in next(finding.shared_memory(tmp_path)).hint
+
+
+def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CC", str(tmp_path / "no-compiler"))
+    (compiler,) = finding.kernel()
+    assert compiler.state == "note"
+    assert "slower without" in compiler.hint
+
+
+def test_the_kernel_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = importlib.import_module("geq.problem.patch_kernel")
+    monkeypatch.setenv("GEQ_COMPILE", "0")
+    kernel.load.cache_clear()
+    try:
+        assert "GEQ_COMPILE=0" in list(finding.kernel())[-1].value
+    finally:
+        monkeypatch.undo()
+        kernel.load.cache_clear()
+
+
+WITHOUT = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"rich", "jsonargparse", "torch"}:
+            raise ImportError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Absent())
+from geq.cli import main
+sys.exit(main(["doctor"]))
+"""
+
+
+def test_it_works_where_nothing_else_does(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.stderr == ""
+    assert done.returncode == 1
+    assert "✗ equilibrium" in done.stdout
+    assert "→ install torch anew" in done.stdout
+    assert "results" in done.stdout
