@@ -24,7 +24,7 @@ def training_command(options: TrainOptions) -> str:
     """The shortest ``geq train`` with these settings: the nearest preset, and what differs from it.
 
     >>> training_command(TrainOptions(augment="shift", epochs=3, threads=1))
-    'geq train --preset ship/geq_digits --epochs 3 --threads 1'
+    'geq train --preset ship/geq_digits --threads 1 --epochs 3'
     """
     wanted = settings(options)
 

@@ -1,0 +1,212 @@
+"""The networks that come with the package: small, whole, loadable offline, and as their cards say."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import geq
+from geq.cli import main
+from geq.command.option import parse
+from geq.command.train import SUMMARY, declare, normalised, options_from
+from geq.error import CheckpointError, OptionError
+from geq.model.shipped import FOLDER, is_shipped, shipped_folder, shipped_names
+from geq.training.evaluation import evaluate
+from geq.training.ingredient import evaluation_loader, open_split
+from geq.training.run import RunFolder, known_runs
+from geq.training.thread import limited_threads
+from geq.weights.card import disk_size, read_card, shipped_cards
+from geq.weights.pack import LARGEST, TEXT, machine_path
+from geq.weights.recipe import PLACES
+from geq.weights.text import SECTIONS, card_text
+
+NAMES = shipped_names()
+FILES = {
+    *("README.md", "card.json", "config.yaml", "data.json", "environment.json", "log.jsonl"),
+    *("model/config.json", "model/model.safetensors"),
+}
+
+
+def test_digits_are_there() -> None:
+    assert "geq-digits" in NAMES
+    assert set(NAMES) <= {"geq-digits", "geq-fashion-mnist", "geq-cifar10", "geq-cifar100"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_folder_is_small_and_whole(name: str) -> None:
+    folder = shipped_folder(name)
+    assert {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} == FILES
+    assert disk_size(folder) <= LARGEST
+    card = read_card(folder)
+    weights = (folder / "model" / "model.safetensors").read_bytes()
+    assert (card.weights_bytes, card.weights_sha256) == (len(weights), hashlib.sha256(weights).hexdigest())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_file_speaks_of_a_machine(name: str) -> None:
+    folder = shipped_folder(name)
+    for path in sorted(folder.rglob("*.[jmy]*")):
+        if path.suffix != ".safetensors":
+            assert machine_path(path.read_text()) is None, path
+    assert "platform" not in json.loads((folder / "environment.json").read_text())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_card_is_what_its_data_say(name: str) -> None:
+    folder, card = shipped_folder(name), read_card(shipped_folder(name))
+    text = (folder / TEXT).read_text()
+    assert text == card_text(card)
+    assert [line[3:] for line in text.splitlines() if line.startswith("## ")] == list(SECTIONS)
+    for number in (
+        f"{card.test.accuracy:.2f} %",
+        f"{card.calibration.ece:.2f} %",
+        f"{card.corruption.accuracy:.2f} %",
+        f"{card.calibration.nll:.4f}",
+        card.training.command,
+    ):
+        assert number in text
+    assert len(card.corruption.each) == 19
+    every = torch.tensor(list(card.corruption.each.values()), dtype=torch.float64)
+    assert float(every.mean()) == pytest.approx(card.corruption.accuracy)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_card_is_of_the_run(name: str) -> None:
+    folder, card = RunFolder.find(name), read_card(shipped_folder(name))
+    options, final = folder.options(), folder.result()
+    assert final is not None
+    assert (final["test_accuracy"], final["parameters"]) == (card.test.accuracy, card.parameters)
+    assert (options.model, options.data, options.name) == (card.model, card.data, name)
+    data = folder.data()
+    assert (list(data.classes), list(data.shape)) == (card.classes, card.shape)
+    assert options.early_stop is None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_command_of_the_card_trains_with_these_options(name: str) -> None:
+    card, options = read_card(shipped_folder(name)), RunFolder.find(name).options()
+    program, command, *arguments = shlex.split(card.training.command)
+    assert (program, command) == ("geq", "train")
+    stated = options_from(parse("train", SUMMARY, normalised(arguments), declare))
+    kept = {place: getattr(options, place) for place in PLACES}
+    assert replace(stated, **kept) == options
+    assert f"ship/{name.replace('-', '_')}" in arguments
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_equilibrium_is_proved_to_be_the_only_one(name: str) -> None:
+    card = read_card(shipped_folder(name))
+    model = geq.Network.from_pretrained(name)
+    assert set(card.certificate) == set(model.equilibria())
+    for layer, found in card.certificate.items():
+        assert found.unique
+        assert found.distance is not None
+        assert found.distance < 5
+        # Proved again, in single precision and by the layer itself.
+        own = model.equilibria()[layer].well_posedness()
+        assert own.unique
+        assert own.feedback_norm == pytest.approx(found.feedback_norm, rel=0.05)
+
+
+def test_digits_are_recognised_as_the_card_says() -> None:
+    folder, card = RunFolder.find("geq-digits"), read_card(shipped_folder("geq-digits"))
+    options, model = folder.options(), geq.Network.from_pretrained("geq-digits")
+    batches = evaluation_loader(open_split(options, "test"), statistics=folder.data().statistics)
+    with limited_threads(options, model):
+        found = evaluate(model, batches)
+    assert (found.images, found.accuracy) == (card.test.images, card.test.accuracy)
+    assert found.loss == pytest.approx(card.test.loss, rel=1e-3)
+    assert found.loss == pytest.approx(card.calibration.nll, rel=1e-3)
+
+
+@pytest.mark.data
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "geq-digits"])
+def test_images_are_recognised_as_the_card_says(
+    name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    card = read_card(shipped_folder(name))
+    assert main(["evaluate", name, "--runs", str(tmp_path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["images"] == card.test.images
+    # Another processor rounds otherwise: an image or two on the border between classes may change sides.
+    assert found["accuracy"] == pytest.approx(card.test.accuracy, abs=0.03)
+
+
+OFFLINE = """
+import socket, sys
+
+def refused(*arguments, **options):
+    raise OSError("no network here")
+
+socket.socket.connect = socket.create_connection = socket.getaddrinfo = refused
+import geq
+model = geq.Network.from_pretrained("geq-digits")
+assert "huggingface_hub" not in sys.modules
+import torch
+print(model.parameter_count(), tuple(model(torch.zeros(1, 1, 8, 8)).shape), model.training)
+"""
+
+
+def test_loads_by_name_without_a_network(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", OFFLINE]
+    shown = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path).stdout
+    assert shown.strip() == f"{read_card(shipped_folder('geq-digits')).parameters} (1, 10) False"
+
+
+def test_an_unknown_name_gives_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"is neither.*did you mean 'geq-digits'"):
+        geq.Network.from_pretrained("geq-digit")
+    with pytest.raises(OptionError, match="did you mean 'geq-digits'"):
+        shipped_folder("geq_digits")
+    with pytest.raises(OptionError, match=r"did you mean 'geq-digits'.*known:.*geq-digits"):
+        RunFolder.find("geq-digit", tmp_path)
+
+
+def test_a_folder_of_ones_own_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = geq.create_model("resnet_tiny").save_pretrained(tmp_path / "geq-digits")
+    monkeypatch.chdir(tmp_path)
+    assert geq.Network.from_pretrained("geq-digits").registry_name == "resnet_tiny"
+    assert geq.Network.from_pretrained(str(own)).registry_name == "resnet_tiny"
+
+
+def test_a_run_of_ones_own_comes_first(tmp_path: Path) -> None:
+    assert RunFolder.find("geq-digits", tmp_path).home == shipped_folder("geq-digits")
+    (tmp_path / "geq-digits").mkdir()
+    (tmp_path / "geq-digits" / "config.yaml").write_text("model: geq_small\n")
+    found = RunFolder.find("geq-digits", tmp_path)
+    assert found.home == found.path == tmp_path / "geq-digits"
+    assert found.options().model == "geq_small"
+
+
+def test_what_is_written_goes_to_the_runs(tmp_path: Path) -> None:
+    for name in ("geq-digits", str(FOLDER / "geq-digits")):
+        found = RunFolder.find(name, tmp_path)
+        assert found.path == tmp_path / "geq-digits"
+        assert found.title == found.name == "geq-digits"
+        assert is_shipped(found.home)
+        assert found.state() == "finished"
+    assert not list(tmp_path.iterdir())
+    assert known_runs(tmp_path) == []
+
+
+def test_cards_of_all() -> None:
+    assert [card.name for card in shipped_cards()] == NAMES
+
+
+def test_a_damaged_card_says_so(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        read_card(tmp_path)
+    values = read_card(shipped_folder("geq-digits")).as_mapping()
+    del values["parameters"]
+    (tmp_path / "card.json").write_text(json.dumps(values))
+    with pytest.raises(CheckpointError, match=r"is not the card of a network.*parameters"):
+        read_card(tmp_path)
