@@ -18,6 +18,7 @@ COMMANDS: dict[str, str] = {
     "explain": "show what a network looks at, and how its equilibria explain an image",
     "theorems": "check the theorems of OptEq on random layers",
     "predict": "classify image files with the trained network of a run",
+    "export": "write the trained network of a run as an ONNX or torch.export file",
     "runs": "list the runs",
     "weights": "list the trained networks that come with geq, or pack a run like them",
     "compare": "show in what runs differ, and what came of it",

@@ -30,6 +30,7 @@ ALLOWED = {
     "experiment": NETWORK | {"data", "training", "analysis"},
     "weights": NETWORK | {"data", "training", "analysis"},
     "report": NETWORK | {"data", "training", "analysis", "experiment"},
+    "export": NETWORK | {"data", "training"},
     "app": NETWORK | {"data", "training", "analysis"},
     "bench": None,  # benchmarks may use everything as well
     "command": None,  # the commands may use everything

@@ -1,0 +1,144 @@
+"""``geq export RUN --onnx [FILE] --torch [FILE]``: a trained network as a file that runs without geq."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from geq.command.option import parse
+from geq.error import CheckpointError, OptionError
+
+SUMMARY = """Write the trained network of a run as an ONNX file, as a torch.export file, or both.
+
+The fixed points are loops that stop by tolerance, the batch may have any size, and the input is an image with
+values from 0 to 1: the normalisation is inside. Besides the logits the file gives the residual and the steps
+of every equilibrium, and whether all converged. It is compared with the network before it is written."""
+
+ABSENT, BESIDE = "", "RUN"
+"""An option that was not given, and one that was given without a file: the file is in the run's folder."""
+
+NAMES = {"onnx": "model.onnx", "torch": "model.pt2"}
+
+
+def declare(parser: Any) -> None:
+    parser.usage = "geq export RUN [--onnx [FILE]] [--torch [FILE]] [options]"
+    parser.add_argument("run", type=str, help="folder of a run, or its name below --runs")
+    for kind, name in NAMES.items():
+        parser.add_argument(
+            f"--{kind}",
+            type=str,
+            nargs="?",
+            default=ABSENT,
+            const=BESIDE,
+            metavar="FILE",
+            help=f"write this file; without a name {name} in the run's folder",
+        )
+    own = "; the default is the network's own"
+    parser.add_argument("--tol", type=float | None, default=None, help=f"tolerance of the equilibria{own}")
+    parser.add_argument("--max_steps", type=int | None, default=None, help=f"most evaluations of a map{own}")
+    parser.add_argument("--force", action="store_true", help="replace a file that is there")
+    parser.add_argument("--images", type=int, default=64, help="number of images of the comparison")
+    parser.add_argument("--runs", type=str, default="runs", help="folder that holds the runs")
+    parser.add_argument("--data_root", type=str | None, default=None, help="folder of the datasets")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+
+
+def main(arguments: list[str]) -> int:
+    asked = parse("export", SUMMARY, arguments, declare)
+    if asked.images < 1:
+        raise OptionError(
+            f"--images must be at least 1, or the file would not be checked: got {asked.images}"
+        )
+
+    from geq.export import Description, save_onnx, save_torch
+    from geq.export.onnx_file import need_onnx
+    from geq.export.sample import sample_images
+    from geq.model.network import Network
+    from geq.training.run import RunFolder
+    from geq.training.thread import limited_threads
+
+    folder = RunFolder.find(asked.run, asked.runs)
+    targets = chosen_files(folder.path, asked)
+    if "onnx" in targets:
+        need_onnx()
+    state = folder.state()
+    if state != "finished":
+        raise CheckpointError(
+            f"a network is exported once its run has finished; {folder.path} is {state}: "
+            + ("wait for it" if state == "running" else f"go on with 'geq train --resume {folder.path}'")
+        )
+    data, options = folder.data(), folder.options()
+    network = Network.from_pretrained(folder.model)
+    tune(network, asked.tol, asked.max_steps)
+    images, source = sample_images(options, data.shape, asked.images, asked.data_root)
+    description = Description(options.model, data.classes, data.statistics, data.shape)
+    writers = {"onnx": save_onnx, "torch": save_torch}
+    results = []
+    with limited_threads(options, network):
+        for kind, path in targets.items():
+            agreement = writers[kind](network, description, images, path)
+            results.append(
+                {"kind": kind, "file": str(path), "bytes": path.stat().st_size, **asdict(agreement)}
+            )
+            if not asked.json:
+                show(results[-1], source)
+    if asked.json:
+        print(json.dumps({"run": str(folder.path), "compared_on": source, "files": results}, indent=2))
+    return 0
+
+
+def tune(network: Any, tol: float | None, max_steps: int | None) -> None:
+    """Another tolerance and number of steps for every equilibrium."""
+    if tol is not None and not 0 < tol < 1:
+        raise OptionError(
+            f"--tol must lie between 0 and 1: got {tol}; 1e-3 is usual, 1e-6 the least in float32"
+        )
+    if max_steps is not None and max_steps < 1:
+        raise OptionError(f"--max_steps must be at least 1: got {max_steps}")
+    for layer in network.equilibria().values():
+        layer.tol = layer.tol if tol is None else tol
+        layer.max_steps = layer.max_steps if max_steps is None else max_steps
+
+
+def chosen_files(folder: Path, asked: Any) -> dict[str, Path]:
+    """The files to write; none of them may be there, unless forced, and their folders must be."""
+    result = {}
+    for kind, name in NAMES.items():
+        given = getattr(asked, kind)
+        if given != ABSENT:
+            result[kind] = folder / name if given == BESIDE else Path(given)
+    if not result:
+        raise OptionError("geq export needs the kind of file: --onnx, --torch or both")
+    if len(set(result.values())) < len(result):
+        raise OptionError("--onnx and --torch need two different files")
+    for path in result.values():
+        if path.is_dir():
+            raise OptionError(
+                f"a file is needed; {path} is a folder: add a name, such as {path / 'model.onnx'}"
+            )
+        if path.exists() and not asked.force:
+            raise OptionError(f"{path} is there already: give another name, or --force to replace it")
+        if not path.parent.is_dir():
+            raise OptionError(f"the folder of the file must exist: {path.parent} does not")
+    return result
+
+
+def show(result: dict[str, Any], source: str) -> None:
+    from rich.console import Console
+
+    console = Console()
+
+    def line(text: str) -> None:
+        console.print(text, highlight=False, soft_wrap=True)
+
+    line(f"{result['file']}  {result['bytes'] / 1e6:.2f} MB")
+    line(f"  compared with the network on {result['images']} {source}:")
+    line(f"  largest difference of a logit {result['difference']:.1e} at a tolerance of 1e-6")
+    line(
+        f"  {100 * result['same_class']:.1f} % the same class at its own tolerance "
+        f"(logits differ by up to {result['own_difference']:.1e})"
+    )
+    if result["unconverged"]:
+        line(f"  not converged: {result['unconverged']} images, which the output 'converged' tells")

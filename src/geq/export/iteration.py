@@ -1,0 +1,173 @@
+"""The loop of :func:`~geq.solver.fixed_point.fixed_point` as one ``while_loop``, for export.
+
+The rules are the same: a sample that has converged or diverged is held at its best state, everything else is
+per sample. What differs is the arithmetic of a step: nothing is changed in place, and Anderson's system is
+solved by :func:`~geq.export.elimination.solve_positive`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from geq.error import OptionError
+from geq.export.elimination import solve_positive
+from geq.solver import Anderson, Picard, Solver
+from geq.solver.fixed_point import BLOW_UP
+
+ABSOLUTE = 1e-15
+"""The absolute tolerance of ``fixed_point``; it serves solutions that are exactly zero."""
+
+Memory = tuple[Tensor, ...]
+
+
+class Steps(Protocol):
+    """A solver's step without side effects: what it remembers is a tuple of tensors of constant shape."""
+
+    def init(self, z: Float[Tensor, "batch size"]) -> Memory: ...
+
+    def step(self, z: Tensor, fz: Tensor, residual: Tensor, memory: Memory) -> tuple[Tensor, Memory]: ...
+
+
+@dataclass(frozen=True)
+class PicardSteps:
+    damping: float
+
+    def init(self, z: Float[Tensor, "batch size"]) -> Memory:
+        return ()
+
+    def step(self, z: Tensor, fz: Tensor, residual: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+        return z + self.damping * residual, memory
+
+
+@dataclass(frozen=True)
+class AndersonSteps:
+    """:class:`~geq.solver.Anderson` with the window as a queue, newest first; empty slots are zero."""
+
+    memory: int
+    mixing: float
+    ridge: float
+
+    def init(self, z: Float[Tensor, "batch size"]) -> Memory:
+        window = z.new_zeros(z.shape[0], self.memory, z.shape[1])
+        return window, torch.zeros_like(window)
+
+    def step(self, z: Tensor, fz: Tensor, residual: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+        images, residuals = (
+            torch.cat((new.unsqueeze(1), window[:, :-1]), 1)
+            for new, window in zip((fz, residual), memory, strict=True)
+        )
+        weights = self.weights(residuals).unsqueeze(1)
+        mixed = weights @ images
+        if self.mixing != 1:
+            mixed = mixed + (self.mixing - 1) * (weights @ residuals)
+        return mixed.squeeze(1), (images, residuals)
+
+    def weights(self, residuals: Float[Tensor, "batch memory size"]) -> Float[Tensor, "batch memory"]:
+        """α of every sample, or the newest alone where it cannot be had to useful accuracy."""
+        numbers = torch.finfo(residuals.dtype)
+        ridge = max(self.ridge, numbers.eps)
+        gram = residuals @ residuals.transpose(1, 2)
+        unit = torch.eye(self.memory, dtype=gram.dtype, device=gram.device)
+        square = (gram * unit).sum(2)
+        filled = square > numbers.tiny
+        scale = torch.where(filled, square.clamp_min(numbers.tiny).rsqrt(), 0.0)
+        # An empty slot has the equation α = 0.
+        diagonal = torch.where(filled, ridge, 1.0).unsqueeze(2) * unit
+        solved = solve_positive(gram * scale.unsqueeze(1) * scale.unsqueeze(2) + diagonal, scale, ridge)
+        solved = solved * scale
+        weights = solved / solved.sum(1, keepdim=True)
+        usable = weights.abs().sum(1, keepdim=True) <= 1 / math.sqrt(numbers.eps)  # NaN: false
+        return torch.where(usable, weights, unit[0])
+
+
+def steps_of(solver: Solver) -> Steps:
+    """The exportable form of a solver."""
+    match solver:
+        case Anderson():
+            return AndersonSteps(solver.memory, solver.mixing, solver.ridge)
+        case Picard():
+            return PicardSteps(solver.damping)
+    raise OptionError(
+        f"export knows the solvers Anderson and Picard: got {type(solver).__name__}; set layer.solver to one "
+        "of them, the equilibrium is the same"
+    )
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Where a solve ended: the best state of every sample, its residual, and the evaluations."""
+
+    value: Float[Tensor, "batch size"]
+    residual: Float[Tensor, " batch"]
+    steps: Int[Tensor, " batch"]
+
+
+def relative_residual(
+    residual: Float[Tensor, "batch size"], fz: Float[Tensor, "batch size"], tolerance: Tensor
+) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
+    """‖f(z) − z‖, and its ratio to ‖f(z)‖, which is at most ``tolerance`` where the stopping rule holds."""
+    absolute, image = (torch.linalg.vector_norm(rows, dim=1) for rows in (residual, fz))
+    absolute = absolute + 0 * image  # NaN, which fails every comparison, unless both are finite
+    floor = ABSOLUTE / tolerance
+    return absolute, absolute / (image + floor).clamp_min(torch.finfo(fz.dtype).tiny)
+
+
+def find_fixed_point(
+    fn: Callable[..., Tensor],
+    inputs: tuple[Tensor, ...],
+    start: Float[Tensor, "batch size"],
+    solver: Steps,
+    tolerance: Float[Tensor, ""],
+    max_steps: Int[Tensor, ""],
+) -> Measured:
+    """Solve z = fn(z, *inputs); ``inputs`` are all tensors that fn uses."""
+    numbers = torch.finfo(start.dtype)
+    memory = solver.init(start)
+
+    def unfinished(
+        count: Tensor, z: Tensor, best: Tensor, least: Tensor, active: Tensor, *rest: Tensor
+    ) -> Tensor:
+        limit = rest[2 + len(memory) + 1]
+        return active.any() & (count < limit)
+
+    def advance(
+        count: Tensor, z: Tensor, best: Tensor, least: Tensor, active: Tensor, *rest: Tensor
+    ) -> tuple[Tensor, ...]:
+        steps, limit, *kept = rest[: 2 + len(memory)]
+        tolerance, _, *given = rest[2 + len(memory) :]
+        fz = fn(z, *given)
+        residual = fz - z
+        absolute, relative = relative_residual(residual, fz, tolerance)
+        first = (absolute * BLOW_UP).clamp_max(numbers.max)
+        limit = torch.where(count == 0, first, limit)
+
+        improved = active & (relative < least)
+        best = torch.where(improved.unsqueeze(1), z, best)
+        least = torch.where(improved, relative, least)
+        steps = steps + active.to(steps.dtype)
+        active = active & (absolute <= limit) & (relative > tolerance)
+        following, changed = solver.step(z, fz, residual, tuple(kept))
+        z = torch.where(active.unsqueeze(1), following, best)
+        return count + 1, z, best, least, active, steps, limit, *changed
+
+    batch = start[:, 0]
+    carried = (
+        torch.zeros_like(max_steps),
+        start,
+        start.clone(),
+        torch.full_like(batch, math.inf),
+        torch.ones_like(batch, dtype=torch.bool),
+        torch.zeros_like(batch, dtype=torch.int64),
+        torch.full_like(batch, numbers.max),
+        *memory,
+    )
+    # The operator itself: its usual front end would compile the body, which needs no compiler to be traced.
+    end = torch.ops.higher_order.while_loop(unfinished, advance, carried, (tolerance, max_steps, *inputs))
+    return Measured(end[2], end[3], end[5])

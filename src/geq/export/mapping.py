@@ -1,0 +1,242 @@
+"""The maps of the cells in plain tensor operations, with everything that does not depend on the state bound.
+
+A :class:`PlainMap` says what a cell computes once (``context``), where a solve starts, and ``forward``, the
+map that is iterated. They use the cell's own operators and penalties, whose effective weights must be folded
+(:mod:`geq.export.fold`).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from geq.cell import Cell, ClosedFormCell, DeepCell
+from geq.equilibrium import Equilibrium
+from geq.error import OptionError
+from geq.problem import Gaussian, HiddenProblem, Linear, PatchGaussian, Similarity
+from geq.problem.operator import Operator
+from geq.problem.patch import from_patches, to_patches
+from geq.problem.penalty import per_sample
+from geq.problem.similarity import InnerProduct
+from geq.solver.state import State
+
+Context = tuple[Tensor, ...]
+
+
+class PlainMap(nn.Module):
+    """Base class: z ↦ T(z; context), all tensors."""
+
+    def context(self, x: Tensor) -> Context:
+        """What depends on the input only."""
+        raise NotImplementedError
+
+    def start(self, x: Tensor, context: Context) -> State:
+        raise NotImplementedError
+
+    def forward(self, z: State, context: Context) -> State:
+        raise NotImplementedError
+
+    def state(self, z: State, context: Context) -> State:
+        """The state of the cell, from what was iterated."""
+        return z
+
+
+def apply(operator: Operator, z: Tensor) -> Tensor:
+    """Wz with the folded weight."""
+    return operator.apply_weight(operator.raw_weight, z, operator.bias)
+
+
+def adjoint(operator: Operator, y: Tensor) -> Tensor:
+    """Wᵀy with the folded weight."""
+    return operator.apply_adjoint(operator.raw_weight, y)
+
+
+class Attraction(nn.Module):
+    """grad S(u, v), ∂S/∂u, of one kind of similarity; γ is found once per solve."""
+
+    def scale(self, v: Tensor) -> Context:
+        """What is fixed for a solve besides v."""
+        return ()
+
+    def forward(self, u: Tensor, v: Tensor, *scale: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+class InnerProductAttraction(Attraction):
+    """The slope in ⟨v, z⟩, times v."""
+
+    def __init__(self, similarity: InnerProduct) -> None:
+        super().__init__()
+        self.similarity = similarity
+
+    def forward(self, u: Tensor, v: Tensor, *scale: Tensor) -> Tensor:
+        if isinstance(self.similarity, Linear):
+            return v
+        slope = self.similarity.slope(per_sample(u * v), math.prod(u.shape[1:]))
+        return slope.view(-1, *[1] * (u.dim() - 1)) * v
+
+
+class GaussianAttraction(Attraction):
+    """βd with d = v − u, β = e^{−γ‖d‖²}."""
+
+    def __init__(self, similarity: Gaussian) -> None:
+        super().__init__()
+        self.gamma = similarity.gamma
+
+    def scale(self, v: Tensor) -> Context:
+        expected = torch.full((), float(math.prod(v.shape[1:])), dtype=v.dtype, device=v.device)
+        return (self.gamma(per_sample(v.square()).unsqueeze(1), expected, False),)
+
+    def forward(self, u: Tensor, v: Tensor, *scale: Tensor) -> Tensor:
+        d = v - u
+        weight = torch.exp(-scale[0] * per_sample(d.square()).unsqueeze(1))
+        return weight.view(-1, *[1] * (d.dim() - 1)) * d
+
+
+class PatchAttraction(Attraction):
+    """unpatch(βᵢ dᵢ G) with G = W_hW_hᵀ, folded, and βᵢ = e^{−γ dᵢGdᵢᵀ}."""
+
+    gram: Tensor
+
+    def __init__(self, similarity: PatchGaussian, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.gamma = similarity.gamma
+        self.sizes = similarity.patch, similarity.channel_split
+        projection = similarity.projection.detach().to(dtype)
+        self.register_buffer("gram", projection @ projection.t())
+
+    def cut(self, d: Tensor) -> tuple[Tensor, Tensor]:
+        patches = to_patches(d, *self.sizes)
+        projected = patches @ self.gram
+        return projected, (patches * projected).sum(-1, keepdim=True)
+
+    def scale(self, v: Tensor) -> Context:
+        distances = self.cut(v)[1].flatten(1)
+        return (self.gamma(distances, self.gram.diagonal().sum(), False),)
+
+    def forward(self, u: Tensor, v: Tensor, *scale: Tensor) -> Tensor:
+        projected, square = self.cut(v - u)
+        gamma = scale[0].view(-1, *[1] * (square.dim() - 1))
+        return from_patches(torch.exp(-gamma * square) * projected, *self.sizes)
+
+
+def attraction_of(similarity: Similarity, dtype: torch.dtype) -> Attraction:
+    match similarity:
+        case PatchGaussian():
+            return PatchAttraction(similarity, dtype)
+        case Gaussian():
+            return GaussianAttraction(similarity)
+        case InnerProduct():
+            return InnerProductAttraction(similarity)
+    raise OptionError(
+        f"the similarity {type(similarity).__name__} cannot be exported: its gradient is not one of the "
+        "known closed forms (linear, polynomial, sigmoid, Gaussian, patch Gaussian)"
+    )
+
+
+class StateMap(PlainMap):
+    """z ↦ prox(∇S(z)) of a hidden problem."""
+
+    def __init__(self, problem: HiddenProblem) -> None:
+        super().__init__()
+        self.problem_map = problem.penalty
+        self.W, self.U = problem.W, problem.U
+        self.acts_on = problem.similarity.acts_on
+        self.attraction = attraction_of(problem.similarity, problem.W.raw_weight.dtype)
+
+    def context(self, x: Tensor) -> Context:
+        v = self.U(x)
+        return v, *self.attraction.scale(v)
+
+    def start(self, x: Tensor, context: Context) -> State:
+        return zeros_on(self.W, context[0], self.W.in_channels)
+
+    def forward(self, z: State, context: Context) -> State:
+        assert isinstance(z, Tensor)
+        u = apply(self.W, z)
+        if self.acts_on == "features":
+            return self.problem_map.prox(adjoint(self.W, self.attraction(u, *context)))
+        return self.problem_map.prox(self.attraction(z, *context) + adjoint(self.W, u))
+
+
+class FeatureSpaceMap(StateMap):
+    """u ↦ W·A(u), A(u) = prox(Wᵀm(u)): the smaller equation, as in :mod:`geq.cell.closed_form`."""
+
+    def start(self, x: Tensor, context: Context) -> State:
+        return zeros_on(self.W, context[0], self.W.out_channels)
+
+    def state(self, z: State, context: Context) -> State:
+        assert isinstance(z, Tensor)
+        if self.acts_on == "features":
+            return self.problem_map.prox(adjoint(self.W, self.attraction(z, *context)))
+        return self.problem_map.prox(context[0] + adjoint(self.W, z))
+
+    def forward(self, z: State, context: Context) -> State:
+        state = self.state(z, context)
+        assert isinstance(state, Tensor)
+        return apply(self.W, state)
+
+
+def zeros_on(operator: Operator, like: Tensor, channels: int) -> Tensor:
+    shape = list(like.shape)
+    shape[operator.channel_axis] = channels
+    return like.new_zeros(shape)
+
+
+class DeepMap(PlainMap):
+    """z ↦ f_L ∘ … ∘ f_1(T_R(z), x)."""
+
+    def __init__(self, cell: DeepCell) -> None:
+        super().__init__()
+        self.cell = cell
+        self.alphas = [float(layer.alpha) for layer in cell.units]
+
+    def context(self, x: Tensor) -> Context:
+        return tuple(layer.U(x) for layer in self.cell.units)
+
+    def start(self, x: Tensor, context: Context) -> State:
+        W = self.cell.units[0].W
+        zeros = zeros_on(W, context[0], W.in_channels)
+        return x if x.shape[1:] == zeros.shape[1:] else zeros
+
+    def forward(self, z: State, context: Context) -> State:
+        assert isinstance(z, Tensor)
+        z = self.cell.regularised(z)
+        for layer, v, alpha in zip(self.cell.units, context, self.alphas, strict=True):
+            features = layer.penalty.prox(apply(layer.W, z) + v)
+            z = z + alpha * (adjoint(layer.W, features) - z)
+        return z
+
+
+class CellMap(PlainMap):
+    """Any other cell, as it is: what it computes from the input is computed in every step anew."""
+
+    def __init__(self, cell: Cell) -> None:
+        super().__init__()
+        self.cell = cell
+
+    def context(self, x: Tensor) -> Context:
+        return (x,)
+
+    def start(self, x: Tensor, context: Context) -> State:
+        return self.cell.initial_state(self.cell.inject(x))
+
+    def forward(self, z: State, context: Context) -> State:
+        return self.cell(z, self.cell.inject(context[0]))
+
+
+def plain_map(layer: Equilibrium, in_features: bool) -> PlainMap:
+    """The map of a layer with folded weights, in its features or in its state."""
+    cell = layer.cell
+    if isinstance(cell, DeepCell):
+        return DeepMap(cell)
+    if not isinstance(cell, ClosedFormCell):
+        return CellMap(cell)
+    if type(cell.problem) is not HiddenProblem:
+        raise OptionError(
+            f"the energy of {type(cell.problem).__name__} is differentiated by autograd, which a file cannot "
+            "hold: write the map as a Cell of its own"
+        )
+    return FeatureSpaceMap(cell.problem) if in_features else StateMap(cell.problem)

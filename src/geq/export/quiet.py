@@ -1,0 +1,26 @@
+"""The exporters' own remarks, which are addressed to their developers, kept from the user."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+TALKERS = ("torch.onnx", "torch.export", "torch.fx", "onnxscript", "onnx_ir")
+
+
+@contextmanager
+def without_noise() -> Iterator[None]:
+    """No warnings of deprecated calls inside torch, and of its loggers errors only."""
+    loggers = [logging.getLogger(name) for name in TALKERS]
+    levels = [logger.level for logger in loggers]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            for logger in loggers:
+                logger.setLevel(logging.ERROR)
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)
