@@ -17,6 +17,7 @@ COMMANDS: dict[str, str] = {
     "analyze": "certificates of a run's equilibria, and the theory's bounds on real data",
     "explain": "show what a network looks at, and how its equilibria explain an image",
     "theorems": "check the theorems of OptEq on random layers",
+    "demo": "a web page on which people play with a trained network: image, solver, attention, comparison",
     "predict": "classify image files with the trained network of a run",
     "export": "write the trained network of a run as an ONNX or torch.export file",
     "runs": "list the runs",

@@ -31,7 +31,7 @@ ALLOWED = {
     "weights": NETWORK | {"data", "training", "analysis"},
     "report": NETWORK | {"data", "training", "analysis", "experiment"},
     "export": NETWORK | {"data", "training"},
-    "app": NETWORK | {"data", "training", "analysis"},
+    "app": NETWORK | {"data", "training", "analysis", "report"},  # the page draws charts as the report does
     "bench": None,  # benchmarks may use everything as well
     "command": None,  # the commands may use everything
     "cli": {"error"},  # ... but the table of commands loads nothing

@@ -1,0 +1,86 @@
+"""The page on a port of this machine."""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from geq.app.picture import LARGEST_FILE
+from geq.app.session import Session
+from geq.error import GeqError, OptionError
+
+LOCAL = ("127.0.0.1", "localhost", "::1")
+"""Hosts that only programs of this machine reach."""
+
+
+def checked_port(host: str, port: int) -> int:
+    """A port that can be listened on: ``port``, or for 0 any free one; if not, an error with what to do."""
+    if not 0 <= port <= 65535:
+        raise OptionError(f"port must lie in 0..65535 (0: any free one): got {port}")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as problem:
+        raise OptionError(
+            f"host must be an address of this machine: got {host!r} ({problem.strerror}); leave --host out, "
+            "or use 0.0.0.0 for all of its addresses"
+        ) from problem
+    with socket.socket(family, kind, protocol) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(address)
+        except OSError as problem:
+            raise GeqError(
+                f"port {port} of {host} must be free for the page, and cannot be listened on "
+                f"({problem.strerror}): stop the program that uses it (another geq demo?), or choose "
+                "another port with --port, such as --port 0 for any free one"
+            ) from problem
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def served(
+    session: Session, first: str, second: str | None, host: str, port: int, browser: bool = False
+) -> Iterator[str]:
+    """The page while inside; gives its address. Uploaded files are gone afterwards."""
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # read when gradio is loaded and later: nothing is sent
+    with tempfile.TemporaryDirectory(prefix="geq-demo-") as folder, environment("GRADIO_TEMP_DIR", folder):
+        from geq.app.page import build_page, style, theme
+
+        page = build_page(session, first, second)
+        try:
+            _, address, _ = page.launch(
+                server_name=host,
+                server_port=port,
+                share=False,
+                quiet=True,
+                inbrowser=browser,
+                prevent_thread_lock=True,
+                show_error=True,
+                max_file_size=LARGEST_FILE,
+                footer_links=[],
+                ssr_mode=False,
+                pwa=False,
+                mcp_server=False,
+                enable_monitoring=False,
+                theme=theme(),
+                css=style(),
+            )
+            yield address
+        finally:
+            page.close(verbose=False)
+
+
+@contextmanager
+def environment(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before

@@ -1,0 +1,97 @@
+"""``geq demo``: a web page on which people play with a trained network."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import TYPE_CHECKING, Any
+
+from geq.command.option import parse
+from geq.error import MissingExtraError
+
+if TYPE_CHECKING:
+    from geq.training.run import RunFolder
+
+SUMMARY = """Open a web page that shows what a trained network says about images, and why.
+
+Pick an image or drop one, disturb it, follow the solver step by step, and compare two networks. Without RUN
+the page shows the newest finished run; where there is none, the network that comes with geq; and where that
+is missing, it trains a small one first. The page is for this machine only unless --host says otherwise, and
+it fetches nothing from anywhere."""
+
+
+def declare(parser: Any) -> None:
+    parser.usage = "geq demo [RUN [RUN2]] [options]"
+    parser.add_argument("run", type=str, nargs="?", help="folder of a run, or its name below --runs")
+    parser.add_argument("beside", type=str, nargs="?", metavar="RUN2", help="another one to show beside it")
+    parser.add_argument("--port", type=int, default=7860, help="of the page; 0 is any free one")
+    parser.add_argument("--host", type=str, default="127.0.0.1", help="address to listen on; 0.0.0.0 is all")
+    parser.add_argument("--open", action="store_true", help="open the page in the browser")
+    parser.add_argument("--runs", type=str, default="runs", help="folder that holds the runs")
+    parser.add_argument("--data_root", type=str | None, default=None, help="folder of the datasets")
+
+
+def main(arguments: list[str]) -> int:
+    asked = parse("demo", SUMMARY, arguments, declare)
+    try:
+        import gradio  # noqa: F401 - before anything is trained
+    except ImportError as problem:
+        raise MissingExtraError.naming("gradio", "demo", "geq demo") from problem
+
+    from geq.app.collection import gathered
+    from geq.app.server import LOCAL, checked_port, served
+    from geq.app.session import Session
+    from geq.training.run import RunFolder
+
+    port = checked_port(asked.host, asked.port)
+    named = [RunFolder.find(name, asked.runs) for name in (asked.run, asked.beside) if name is not None]
+    if not named:
+        named = [default_or_trained(asked.runs)]
+    collection = gathered(named, asked.runs, asked.data_root)
+    names = [name for name, folder in collection.folders.items() if folder in named]
+    for name in names:
+        collection.exhibit(name)  # what cannot be shown is an error here, and not on the page
+    with served(
+        Session(collection), names[0], names[-1] if len(names) > 1 else None, asked.host, port, asked.open
+    ) as address:
+        if asked.host not in LOCAL:
+            print(
+                f"warning: everybody who reaches {asked.host} can use this page and upload images to it; "
+                "leave --host out to keep it to this machine",
+                flush=True,
+            )
+        print(f"{' and '.join(names)}: {address}   (Ctrl-C ends it)", flush=True)
+        wait_for_the_end()
+        print("stopped")
+    return 0
+
+
+def wait_for_the_end() -> None:
+    """Until Ctrl-C, or until the process is asked to end; either way uploaded files are removed."""
+    end = threading.Event()
+    before = signal.signal(signal.SIGTERM, lambda *_: end.set())
+    try:
+        end.wait()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def default_or_trained(runs: str) -> RunFolder:
+    """The newest finished run, the shipped network, or one that is trained now."""
+    from geq.app.collection import default_run
+
+    found = default_run(runs)
+    if found is not None:
+        return found
+    from rich.console import Console
+
+    from geq.training.fit import train
+    from geq.training.option import TrainOptions
+
+    console = Console()
+    console.print(f"no finished run in {runs}/: training a small one first, about a minute", highlight=False)
+    outcome = train(TrainOptions(runs=runs), console)
+    assert outcome is not None  # one process trains
+    return outcome.folder
