@@ -16,8 +16,8 @@ _HOME = {
     ),
     "geq.problem": (
         "HiddenProblem Similarity Linear Polynomial Sigmoid Gaussian PatchGaussian "
-        "GammaRule LearnedGamma FixedGamma ZeroGamma PaperGamma "
-        "Dense Conv2d NormRule NoNorm WeightNorm OperatorNorm "
+        "GammaRule LearnedGamma MedianGamma FixedGamma ZeroGamma PaperGamma "
+        "Dense Conv2d NormRule NoNorm WeightNorm OperatorNorm FullNorm LearnedNorm ChannelGain FrobeniusNorm "
         "Penalty NonNegative Box L1 ElasticNet NoPenalty WellPosedness "
         "FeatureRegulariser FeatureDecay FeatureSparsity Incay Decorrelation HSIC"
     ),

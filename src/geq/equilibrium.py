@@ -209,6 +209,8 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
             return z
         with torch.no_grad():
             value = self._find(fn, z0).value
+            if self.training:
+                fn.cell.settled(fn.state(value), fn.context)
         if isinstance(value, Tensor):
             return self.gradient.attach(fn, value, self._remember_adjoint)
         packing = Packing.of(value)

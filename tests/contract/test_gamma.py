@@ -16,6 +16,8 @@ RULES = {
     "fixed": lambda: geq.FixedGamma(0.5),
     "zero": geq.ZeroGamma,
     "learned": geq.LearnedGamma,
+    "learned-parts": lambda: geq.LearnedGamma(parts=3),
+    "median": geq.MedianGamma,
     "paper": geq.PaperGamma,
     "paper-batch": lambda: geq.PaperGamma(per="batch"),
 }
@@ -32,10 +34,10 @@ def statistics(rule: torch.nn.Module) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_gamma_is_one_number_or_one_per_sample(name: str) -> None:
+def test_gamma_is_one_number_or_one_per_sample_or_patch(name: str) -> None:
     for observe in (False, True):
         gamma = RULES[name]().double()(distances(), EXPECTED, observe)
-        assert gamma.shape in ((), (4, 1))
+        assert gamma.shape in ((), (4, 1), (1, 6))
         assert gamma.dtype == torch.float64
         assert bool((gamma >= 0).all())
 
@@ -45,7 +47,7 @@ def test_an_empty_batch_changes_nothing(name: str) -> None:
     rule = RULES[name]().double()
     before = statistics(rule)
     gamma = rule(distances(0), EXPECTED, True)
-    assert gamma.shape in ((), (0, 1))
+    assert gamma.shape in ((), (0, 1), (1, 6))
     assert all(torch.equal(before[key], value) for key, value in statistics(rule).items())
 
 
@@ -229,3 +231,61 @@ def test_repr_shows_the_options() -> None:
     assert repr(geq.FixedGamma(0.5)) == "FixedGamma(0.5)"
     assert repr(geq.ZeroGamma()) == "ZeroGamma()"
     assert repr(geq.PaperGamma()) == "PaperGamma(target=0.2, per='sample', through=True)"
+
+
+def test_parts_are_stretches_of_patches() -> None:
+    rule = geq.LearnedGamma(parts=2).double()
+    with torch.no_grad():
+        rule.theta.copy_(torch.tensor([0.0, 1.0]))
+    gamma = rule(distances(), EXPECTED, False)
+    first, second = (F.softplus(torch.tensor(t, dtype=torch.float64)).item() / 7 for t in (0.0, 1.0))
+    torch.testing.assert_close(gamma, torch.tensor([[first] * 3 + [second] * 3], dtype=torch.float64))
+    with pytest.raises(geq.OptionError, match="must divide the number of patches: got 4 for 6"):
+        geq.LearnedGamma(parts=4).double()(distances(), EXPECTED, False)
+    with pytest.raises(geq.OptionError, match="parts must be at least 1"):
+        geq.LearnedGamma(parts=0)
+
+
+@pytest.mark.parametrize("parts", [3, 12])
+def test_gradient_with_a_gamma_for_each_part(parts: int) -> None:
+    """Three channel groups of 2×2 patches: the fast derivative against autograd through the iteration."""
+    torch.manual_seed(0)
+    similarity = geq.PatchGaussian(2, 2, 5, geq.LearnedGamma(0.5, parts=parts))
+    problem = geq.HiddenProblem(similarity, geq.Conv2d(4, 6), geq.Conv2d(3, 6)).double()
+    with torch.no_grad():
+        similarity.gamma.theta.add_(torch.linspace(-1, 1, parts))
+    x = torch.randn(2, 3, 4, 4, dtype=torch.float64)
+    weight = torch.randn(2, 4, 4, 4, dtype=torch.float64)
+    found = []
+    for gradient in (geq.Implicit(tol=1e-13), geq.Unrolled(300)):
+        layer = geq.Equilibrium(problem, geq.Anderson(), gradient, tol=1e-13, max_steps=300).eval()
+        parameters = [similarity.gamma.theta, similarity.raw_projection, problem.W.raw_weight]
+        found.append(torch.autograd.grad((layer(x) * weight).sum(), parameters))
+    for implicit, unrolled in zip(*found, strict=True):
+        assert implicit.norm() > 0
+        torch.testing.assert_close(implicit, unrolled, rtol=1e-7, atol=1e-10)
+
+
+def test_median_follows_the_equilibria_of_training() -> None:
+    torch.manual_seed(0)
+    rule = geq.MedianGamma(target=0.3, momentum=0.5)
+    layer = geq.GEQ2d(3, 8, 8, gamma=rule).double()
+    rule = layer.problem.similarity.gamma
+    x = torch.randn(4, 3, 4, 4, dtype=torch.float64)
+    expected = 0.0
+    for number in range(3):
+        with torch.no_grad():
+            c = layer.problem.inject(x)
+            median = float(c.similarity.distances(c.W(layer.solve(x).value)).median())
+        expected = median if number == 0 else 0.5 * expected + 0.5 * median
+        layer(x)
+    assert int(rule.batches_seen) == 3
+    assert float(rule.scale) == pytest.approx(
+        expected, rel=1e-2
+    )  # equilibria to 1e-3, norms of one step more
+    c = layer.problem.inject(x)
+    assert float(c.similarity.gamma) == pytest.approx(0.3 / float(rule.scale), rel=1e-6)
+    before = rule.scale.clone()
+    layer.eval()(x)
+    layer.train().solve(x)
+    assert torch.equal(rule.scale, before), "only a training solve is counted"

@@ -40,6 +40,29 @@ def test_equals_the_formula(
 
 
 @needs_compiler
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("shape", [(), (3, 1), (1, 16), (3, 16)])
+def test_every_shape_of_gamma(layout: torch.memory_format, shape: tuple[int, ...]) -> None:
+    """Products and gradients of the compiled form against autograd of the formula."""
+    torch.manual_seed(0)
+    similarity = geq.PatchGaussian(2, 4, 10).double()
+    v, u, q = (torch.randn(3, 8, 8, 4, dtype=torch.float64).contiguous(memory_format=layout) for _ in "vuq")
+    v.requires_grad_(True)
+    bound = similarity.bind(v)
+    bound.gamma = torch.rand(shape, dtype=torch.float64).mul_(0.2).requires_grad_(True)
+    u.requires_grad_(True)
+    value = bound.grad(u)
+    expected = torch.autograd.grad((q * value).sum(), [u, v, bound.gram, bound.gamma])
+    with torch.no_grad():
+        torch.testing.assert_close(bound.grad(u), value)
+        torch.testing.assert_close(bound.product(u, q), expected[0])
+        again, gradients = bound.pull_back(u, q)
+    torch.testing.assert_close(again, value)
+    for got, wanted in zip(gradients, expected[1:], strict=True):
+        torch.testing.assert_close(got, wanted)
+
+
+@needs_compiler
 def test_result_does_not_depend_on_the_number_of_threads() -> None:
     v, u, q = torch.randn(3, 5, 16, 8, 8)
     bound = geq.PatchGaussian(2, 8, 32).bind(v)

@@ -78,7 +78,7 @@ def energy_map(problem: HiddenProblem, z: Float[Tensor, "b *state"], c: Any) -> 
     groups = u.shape[1] // problem.similarity.channel_split
     side = problem.similarity.patch
     q = c.similarity.distances(u).view(len(u), groups, u.shape[-2] // side, u.shape[-1] // side)
-    gamma = c.similarity.gamma.view(-1, 1, 1, 1)
+    gamma = c.similarity.gamma_of(q.unsqueeze(-1))
     positive = gamma > 0
     # For γ = 0 the limit up to its constant, as in the similarity itself.
     score = torch.where(positive, torch.exp(-gamma * q) / (2 * torch.where(positive, gamma, 1.0)), -0.5 * q)

@@ -40,6 +40,9 @@ class Cell(nn.Module, metaclass=CheckedOptions):
     def forward(self, z: Any, c: Any) -> State:
         raise NotImplementedError
 
+    def settled(self, z: Any, c: Any) -> None:
+        """Called with the equilibrium of each training solve: for statistics that a cell keeps."""
+
     def at(self, c: Any) -> StationaryMap:
         """The map of the state alone, for one context."""
         return StationaryMap(self, c)

@@ -29,6 +29,9 @@ class ProximalCell(Cell):
     def initial_state(self, c: Any) -> Tensor:
         return self.problem.initial_state(c)
 
+    def settled(self, z: Any, c: Any) -> None:
+        self.problem.settled(z, c)
+
     def attraction(self, z: Float[Tensor, "batch *state"], c: Any) -> Float[Tensor, "batch *state"]:
         """∇S(z; c)."""
         raise NotImplementedError

@@ -25,13 +25,18 @@ from geq.layer.injection import Injection
 from geq.model.differentiation import DifferentiationConfig
 from geq.model.network import Network
 from geq.problem import (
+    ChannelGain,
     Conv2d,
     FixedGamma,
+    FrobeniusNorm,
+    FullNorm,
     GammaRule,
     Gaussian,
     HiddenProblem,
     LearnedGamma,
+    LearnedNorm,
     Linear,
+    MedianGamma,
     NoNorm,
     NormRule,
     OperatorNorm,
@@ -45,8 +50,18 @@ from geq.problem import (
 from geq.solver import Anderson
 
 Kernel = Literal["patch_gaussian", "gaussian", "linear", "polynomial", "sigmoid"]
-Gamma = Literal["learned", "paper", "paper_detached", "paper_batch", "fixed", "zero"]
-Norm = Literal["operator", "weight", "none"]
+Gamma = Literal[
+    "learned",
+    "learned_group",
+    "learned_patch",
+    "median",
+    "paper",
+    "paper_detached",
+    "paper_batch",
+    "fixed",
+    "zero",
+]
+Norm = Literal["operator", "full", "learned", "gain", "frobenius", "weight", "none"]
 
 
 @dataclass(frozen=True)
@@ -63,11 +78,12 @@ class BranchConfig(DifferentiationConfig):
         fusion_scale: side at which the branches are averaged.
         pool: side to which the head pools (1: global average).
         patch, channel_split, hidden: p, c_s, c_hid of the patch kernel.
-        gamma, gamma_value: the rule, and its number: γ ("fixed"), γM ("paper…") or the start of γm
-            ("learned").
+        gamma, gamma_value: the rule, and its number: γ ("fixed"), γM ("paper…"), γm ("median", with m at the
+            equilibrium) or the start of γm ("learned", one for a branch; "…_group", for each channel group;
+            "…_patch", for each patch).
         degree: of the polynomial kernel.
         injection_scale: constant factor on the normalised Ux.
-        norm, bound: norm rule of W and the bound of the "operator" rule.
+        norm, bound: norm rule of W, and the bound of all rules but "weight" and "none".
         tol, max_steps, memory: of the Anderson solver.
         gradient and the rest: how the fixed point is differentiated; a regulariser is used by "sam" only.
     """
@@ -127,9 +143,14 @@ class BranchConfig(DifferentiationConfig):
             side = -(-side // stride)
         return side
 
-    def gamma_rule(self) -> GammaRule:
+    def gamma_rule(self, mid_channels: int, scale: int) -> GammaRule:
+        groups = max(1, mid_channels // self.channel_split)
+        places = groups * max(1, scale // self.patch) ** 2
         rules: dict[str, GammaRule] = {
             "learned": LearnedGamma(self.gamma_value),
+            "learned_group": LearnedGamma(self.gamma_value, parts=groups),
+            "learned_patch": LearnedGamma(self.gamma_value, parts=places),
+            "median": MedianGamma(self.gamma_value),
             "paper": PaperGamma(self.gamma_value),
             "paper_detached": PaperGamma(self.gamma_value, through=False),
             "paper_batch": PaperGamma(self.gamma_value, per="batch"),
@@ -141,12 +162,16 @@ class BranchConfig(DifferentiationConfig):
     def norm_rule(self) -> NormRule:
         rules: dict[str, NormRule] = {
             "operator": OperatorNorm(self.bound),
+            "full": FullNorm(self.bound),
+            "learned": LearnedNorm(self.bound),
+            "gain": ChannelGain(self.bound),
+            "frobenius": FrobeniusNorm(self.bound),
             "weight": WeightNorm(),
             "none": NoNorm(),
         }
         return rules[self.norm]
 
-    def equilibrium(self, in_channels: int, mid_channels: int) -> Equilibrium:
+    def equilibrium(self, in_channels: int, mid_channels: int, scale: int) -> Equilibrium:
         """One branch."""
         solver, gradient, norm = Anderson(self.memory), self.differentiation(), self.norm_rule()
         if self.kernel == "patch_gaussian":
@@ -157,7 +182,7 @@ class BranchConfig(DifferentiationConfig):
                 patch=self.patch,
                 channel_split=self.channel_split,
                 hidden=self.hidden,
-                gamma=self.gamma_rule(),
+                gamma=self.gamma_rule(mid_channels, scale),
                 norm=norm,
                 injection_scale=self.injection_scale,
                 solver=solver,
@@ -168,7 +193,7 @@ class BranchConfig(DifferentiationConfig):
         if self.kernel == "gaussian":
             U = Injection(Conv2d(in_channels, mid_channels), normalise=True, scale=self.injection_scale)
             W = Conv2d(self.out_channels, mid_channels, norm=norm)
-            problem = HiddenProblem(Gaussian(self.gamma_rule()), W, U)
+            problem = HiddenProblem(Gaussian(self.gamma_rule(self.channel_split, self.patch)), W, U)
             return Equilibrium(problem, solver, gradient, self.tol, self.max_steps)
         kernels: dict[str, Similarity] = {
             "linear": Linear(),
@@ -209,7 +234,10 @@ class BranchNetwork(Network):
             self.stem.append(nn.Conv2d(before, after, 3, stride, padding=1, bias=False))
             self.stem.append(nn.BatchNorm2d(after))
             self.stem.append(nn.ReLU())
-        self.branches = nn.ModuleList(config.equilibrium(channels[-1], mid) for mid in config.mid_channels)
+        self.branches = nn.ModuleList(
+            config.equilibrium(channels[-1], mid, scale)
+            for mid, scale in zip(config.mid_channels, config.scales, strict=True)
+        )
         self.norm = nn.BatchNorm2d(config.out_channels)
         self.head = nn.Linear(config.out_channels * config.pool**2, config.num_classes)
 

@@ -2,10 +2,11 @@
 
 from geq.problem.activation import ActivationPenalty, SigmoidPenalty, TanhPenalty, penalty_of
 from geq.problem.certificate import MonotoneWellPosedness, WellPosedness
-from geq.problem.gamma import FixedGamma, GammaRule, LearnedGamma, PaperGamma, ZeroGamma
+from geq.problem.gamma import FixedGamma, GammaRule, LearnedGamma, MedianGamma, PaperGamma, ZeroGamma
 from geq.problem.hidden import Context, HiddenProblem
 from geq.problem.hsic import HSIC
 from geq.problem.norm import NoNorm, NormRule, OperatorNorm, WeightNorm
+from geq.problem.norm_variant import ChannelGain, FrobeniusNorm, FullNorm, LearnedNorm
 from geq.problem.operator import Conv2d, Dense, LinearMap, Operator
 from geq.problem.patch import PatchGaussian, from_patches, to_patches
 from geq.problem.penalty import L1, Box, ElasticNet, LeakyPenalty, NonNegative, NoPenalty, Penalty
@@ -25,6 +26,7 @@ __all__ = [
     "L1",
     "ActivationPenalty",
     "Box",
+    "ChannelGain",
     "Context",
     "Conv2d",
     "Decorrelation",
@@ -34,14 +36,18 @@ __all__ = [
     "FeatureRegulariser",
     "FeatureSparsity",
     "FixedGamma",
+    "FrobeniusNorm",
+    "FullNorm",
     "GammaRule",
     "Gaussian",
     "HiddenProblem",
     "Incay",
     "LeakyPenalty",
     "LearnedGamma",
+    "LearnedNorm",
     "Linear",
     "LinearMap",
+    "MedianGamma",
     "MonotoneWellPosedness",
     "NoNorm",
     "NoPenalty",

@@ -1,14 +1,15 @@
 """Rules for γ, the inverse squared width of the Gaussian kernels.
 
 A rule sees q, the squared distances of the patches at z = 0 (``(batch, patches)``), once per solve, and
-answers γ as a scalar or as one number per sample, ``(batch, 1)``. γ is then constant during the solve, so
-that the layer stays the stationary map of one energy. Read as robust statistics: β = e^{−γq} is the weight of
-a patch, 1/γ the scale beyond which it counts as an outlier.
+answers γ as a scalar, as one number per sample, ``(batch, 1)``, or per patch, ``(1, patches)``. γ is then
+constant during the solve, so that the layer stays the stationary map of one energy. Read as robust
+statistics: β = e^{−γq} is the weight of a patch, 1/γ the scale beyond which it counts as an outlier.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +21,9 @@ from geq.error import CheckedOptions, OptionError
 
 class GammaRule(nn.Module, metaclass=CheckedOptions):
     """Base class of the rules."""
+
+    def settled(self, q: Callable[[], Tensor]) -> None:
+        """Called after each training solve with a function that computes q at the equilibrium."""
 
     def forward(self, q: Float[Tensor, "batch patches"], expected: Tensor, observe: bool) -> Tensor:
         """γ for this batch.
@@ -91,21 +95,67 @@ class LearnedGamma(RunningScale):
     Relative to m, γ keeps its meaning while the features change scale; learned, it does not chase them as γ =
     0.2/M with a detached M does. θ starts at softplus⁻¹(initial). Weight decay on θ would pull γ to a value
     of no meaning: leave it out.
+
+    Args:
+        initial: γm at the start.
+        momentum: of the running mean.
+        parts: numbers to learn. The patches, in the order (channel group, row, column), are divided into so
+            many equal stretches with a γ each: 1 is one for all, the number of channel groups one for each
+            group, the number of patches one for each place.
     """
 
-    def __init__(self, initial: float = 0.2, momentum: float = 0.95) -> None:
+    def __init__(self, initial: float = 0.2, momentum: float = 0.95, parts: int = 1) -> None:
         super().__init__(momentum)
+        if parts < 1:
+            raise OptionError(f"parts must be at least 1: got {parts}")
         if not (math.isfinite(initial) and initial > 0):
             raise OptionError(
                 f"the initial γ·m must be finite and positive: got {initial}; for none at all use ZeroGamma()"
             )
         inverse_softplus = initial + math.log(-math.expm1(-initial))
-        self.theta = nn.Parameter(torch.tensor(inverse_softplus))
+        self.parts = parts
+        self.theta = nn.Parameter(torch.full(() if parts == 1 else (parts,), inverse_softplus))
 
     def forward(self, q: Float[Tensor, "batch patches"], expected: Tensor, observe: bool) -> Tensor:
         if observe and q.numel():
             self.update(q.mean())
-        return F.softplus(self.theta.to(q.dtype)) / self.current(expected)
+        gamma = F.softplus(self.theta.to(q.dtype)) / self.current(expected)
+        if self.parts == 1:
+            return gamma
+        if q.shape[1] % self.parts:
+            raise OptionError(
+                f"the parts of LearnedGamma must divide the number of patches: got {self.parts} for "
+                f"{q.shape[1]}; the number of channel groups always does"
+            )
+        return gamma.repeat_interleave(q.shape[1] // self.parts).unsqueeze(0)
+
+    def extra_repr(self) -> str:
+        return "" if self.parts == 1 else f"parts={self.parts}"
+
+
+class MedianGamma(RunningScale):
+    """γ = target/m, m the running mean of the median of q *at the equilibrium*: how robust statistics sets
+    the scale of the Welsch loss, which is what the Gaussian kernel is. A typical patch keeps β = e^{−target}.
+
+    The statistic is no part of the gradient.
+    """
+
+    def __init__(self, target: float = 0.1, momentum: float = 0.95) -> None:
+        super().__init__(momentum)
+        if not (math.isfinite(target) and target > 0):
+            raise OptionError(f"target must be finite and positive: got {target}; the usual one is 0.1")
+        self.target = float(target)
+
+    def settled(self, q: Callable[[], Tensor]) -> None:
+        distances = q()
+        if distances.numel():
+            self.update(distances.median())
+
+    def forward(self, q: Float[Tensor, "batch patches"], expected: Tensor, observe: bool) -> Tensor:
+        return self.target / self.current(expected)
+
+    def extra_repr(self) -> str:
+        return f"target={self.target}"
 
 
 class PaperGamma(RunningScale):

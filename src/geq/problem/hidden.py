@@ -128,6 +128,13 @@ class HiddenProblem(nn.Module, metaclass=CheckedOptions):
         """Gradient of the smooth part of the energy, z − ∇S."""
         return z - self.attraction(z, c)
 
+    @torch.no_grad()
+    def settled(self, z: Float[Tensor, "batch *state"], c: Any) -> None:
+        """Called with the equilibrium of each training solve: a rule for γ may keep its statistics."""
+        if isinstance(c, Context) and isinstance(c.similarity, BoundRadial):
+            radial = c.similarity
+            radial.similarity.gamma.settled(lambda: radial.distances(c.W(z)))
+
     def initial_state(self, c: Any) -> Tensor:
         """z = 0, in the memory order of the injection."""
         v = c.injection

@@ -119,7 +119,11 @@ class OperatorNorm(NormRule):
                 direction = self.find_direction(precise, apply, adjoint, shape)
             sigma = apply(precise, direction).norm()
         # A product: the backward of a division keeps four more tensors of the weight's size.
-        return weight * (sigma / self.bound).clamp_min(1.0).reciprocal().to(weight.dtype)
+        return weight * self.factor(sigma).to(weight.dtype)
+
+    def factor(self, sigma: Tensor) -> Tensor:
+        """What a weight of norm ``sigma`` is multiplied with: a number, or one per row, as a column."""
+        return (sigma / self.bound).clamp_min(1.0).reciprocal()
 
     def find_direction(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Tensor:
         start = self.start(weight, shape)

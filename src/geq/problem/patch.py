@@ -112,6 +112,11 @@ class BoundPatchGaussian(BoundRadial):
         d = to_patches(self.v - u, self.similarity.patch, self.similarity.channel_split)
         return d, d @ self.gram
 
+    def gamma_of(self, d: Float[Tensor, "b groups rows columns entries"]) -> Tensor:
+        """γ so that it broadcasts over the patches d."""
+        alone = self.gamma.dim() == 0 or self.gamma.shape[1] == 1
+        return self.gamma.view(-1, *((1, 1, 1) if alone else d.shape[1:4]))
+
     def distances(self, u: Tensor) -> Tensor:
         d, projected = self.cut(u)
         return (d * projected).sum(-1).flatten(1)
@@ -120,7 +125,7 @@ class BoundPatchGaussian(BoundRadial):
         if patch_kernel.usable(self.v, len(self.gram)):
             return self.fused(u)[0]
         d, projected = self.cut(u)
-        gamma = self.gamma.view(-1, *[1] * (d.dim() - 1))
+        gamma = self.gamma_of(d).unsqueeze(-1)
         weight = torch.exp(-gamma * (d * projected).sum(-1, keepdim=True))
         return from_patches(weight * projected, self.similarity.patch, self.similarity.channel_split)
 
@@ -140,7 +145,7 @@ class BoundPatchGaussian(BoundRadial):
             return self.fused(u, q)[0].neg_()
         sizes = self.similarity.patch, self.similarity.channel_split
         d, projected = self.cut(u)
-        gamma = self.gamma.view(-1, *[1] * (d.dim() - 1))
+        gamma = self.gamma_of(d).unsqueeze(-1)
         cut = to_patches(q, *sizes)
         weight = torch.exp(-gamma * (d * projected).sum(-1, keepdim=True))
         along = (projected * cut).sum(-1, keepdim=True)
@@ -152,18 +157,17 @@ class BoundPatchGaussian(BoundRadial):
             return value, (in_v, in_gram, self.reduced(in_gamma))
         sizes = self.similarity.patch, self.similarity.channel_split
         d, projected = self.cut(u)
-        gamma = self.gamma.view(-1, *[1] * (d.dim() - 1))
+        gamma = self.gamma_of(d).unsqueeze(-1)
         cut = to_patches(y, *sizes)
         square = (d * projected).sum(-1, keepdim=True)
         weight = torch.exp(-gamma * square)
         along = (projected * cut).sum(-1, keepdim=True)
         in_gram = (weight * d).flatten(0, -2).t() @ (cut - gamma * along * d).flatten(0, -2)
-        in_gamma = -(weight * square * along).flatten(1).sum(1)
+        in_gamma = -(weight * square * along).flatten(1)
         value = from_patches(weight * projected, *sizes)
         return value, (-self.product(u, y), in_gram, self.reduced(in_gamma))
 
     def attention(self, u: Tensor) -> Tensor:
         """β as ``(batch, channel groups, rows, columns)`` of patches."""
         d, projected = self.cut(u)
-        gamma = self.gamma.view(-1, *[1] * (d.dim() - 2))
-        return torch.exp(-gamma * (d * projected).sum(-1))
+        return torch.exp(-self.gamma_of(d) * (d * projected).sum(-1))

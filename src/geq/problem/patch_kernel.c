@@ -14,6 +14,7 @@ typedef struct {
     ptrdiff_t batch, channels, height, width;                       /* sizes */
     ptrdiff_t batch_stride, channel_stride, row_stride, column_stride; /* in numbers, not bytes */
     ptrdiff_t patch, split, threads;
+    ptrdiff_t gamma_sample, gamma_patch; /* from one gamma to that of the next sample or patch: 0 if they share it */
 } Geometry;
 
 /* A patch in memory: `runs` stretches of `length` neighbours each. With channels last a stretch holds the channels
@@ -94,9 +95,9 @@ static inline __attribute__((always_inline)) void NAME(scatter)(
 /* One sample. With direction == NULL: out = beta r. Otherwise out = beta (Gq - 2 gamma r <r, q>), the derivative
  * of beta r along q; then, if gram_grad is given, also m = beta r and the gradients of <q, beta r>. */
 static inline __attribute__((always_inline)) void NAME(sample)(
-    const Geometry *g, const Patch *p, const REAL *v, const REAL *u, const REAL *restrict gram, REAL gamma,
-    const REAL *direction, REAL *out, REAL *m, REAL *restrict gram_grad, REAL *gamma_grad, ptrdiff_t runs,
-    ptrdiff_t length)
+    const Geometry *g, const Patch *p, const REAL *v, const REAL *u, const REAL *restrict gram,
+    const REAL *next_gamma, const REAL *direction, REAL *out, REAL *m, REAL *restrict gram_grad, REAL *gamma_grad,
+    ptrdiff_t runs, ptrdiff_t length)
 {
     const ptrdiff_t entries = runs * length;
     REAL d[LIMIT], r[LIMIT], q[LIMIT], gq[LIMIT];
@@ -104,6 +105,8 @@ static inline __attribute__((always_inline)) void NAME(sample)(
     for (ptrdiff_t group = 0; group < g->channels; group += g->split)
         for (ptrdiff_t row = 0; row < g->height; row += g->patch)
             for (ptrdiff_t column = 0; column < g->width; column += g->patch) {
+                const REAL gamma = *next_gamma;
+                next_gamma += g->gamma_patch;
                 const ptrdiff_t at =
                     group * g->channel_stride + row * g->row_stride + column * g->column_stride;
                 NAME(gather)(v + at, d, p->start, runs, length);
@@ -127,28 +130,34 @@ static inline __attribute__((always_inline)) void NAME(sample)(
                     for (ptrdiff_t j = 0; j < entries; j++) gram_grad[i * entries + j] += factor * q[j];
                 }
                 gamma_sum -= beta * square * along;
+                if (g->gamma_patch) *gamma_grad++ = gamma_sum, gamma_sum = 0;
             }
-    if (gamma_grad) *gamma_grad = gamma_sum;
+    if (gamma_grad && !g->gamma_patch) *gamma_grad = gamma_sum;
 }
 
-/* `ordered` is the Gram matrix with its entries in the order of memory; gram_grad comes out in the same order. */
+/* `ordered` is the Gram matrix with its entries in the order of memory; gram_grad comes out in the same order.
+ * gamma_grad is per sample, or, where patches have a gamma each, per sample and patch. */
 void NAME(geq_patch)(const Geometry *g, const REAL *v, const REAL *u, const REAL *ordered, const REAL *gamma,
                      const REAL *direction, REAL *out, REAL *m, REAL *gram_grad, REAL *gamma_grad)
 {
     const Patch p = patch_of(g);
     const ptrdiff_t entries = p.runs * p.length;
+    const ptrdiff_t patches = g->channels / g->split * (g->height / g->patch) * (g->width / g->patch);
+    const ptrdiff_t numbers = g->gamma_patch ? patches : 1;
 #pragma omp parallel for num_threads(g->threads) schedule(static)
     for (ptrdiff_t b = 0; b < g->batch; b++) {
         const ptrdiff_t at = b * g->batch_stride, square = b * entries * entries;
         const REAL *q = direction ? direction + at : 0;
-        REAL *mb = m ? m + at : 0, *gg = gram_grad ? gram_grad + square : 0, *cg = gamma_grad ? gamma_grad + b : 0;
+        const REAL *c = gamma + b * g->gamma_sample;
+        REAL *mb = m ? m + at : 0, *gg = gram_grad ? gram_grad + square : 0;
+        REAL *cg = gamma_grad ? gamma_grad + b * numbers : 0;
         /* The papers' patch, 8 channels of 2x2, with its sizes known to the compiler in both layouts. */
         if (p.length == 8 && p.runs == 4)
-            NAME(sample)(g, &p, v + at, u + at, ordered, gamma[b], q, out + at, mb, gg, cg, 4, 8);
+            NAME(sample)(g, &p, v + at, u + at, ordered, c, q, out + at, mb, gg, cg, 4, 8);
         else if (p.length == 2 && p.runs == 16)
-            NAME(sample)(g, &p, v + at, u + at, ordered, gamma[b], q, out + at, mb, gg, cg, 16, 2);
+            NAME(sample)(g, &p, v + at, u + at, ordered, c, q, out + at, mb, gg, cg, 16, 2);
         else
-            NAME(sample)(g, &p, v + at, u + at, ordered, gamma[b], q, out + at, mb, gg, cg, p.runs, p.length);
+            NAME(sample)(g, &p, v + at, u + at, ordered, c, q, out + at, mb, gg, cg, p.runs, p.length);
     }
 }
 #endif

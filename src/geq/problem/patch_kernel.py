@@ -37,6 +37,7 @@ class Geometry(ctypes.Structure):
             *("batch", "channels", "height", "width"),
             *("batch_stride", "channel_stride", "row_stride", "column_stride"),
             *("patch", "split", "threads"),
+            *("gamma_sample", "gamma_patch"),
         )
     ]
 
@@ -113,8 +114,10 @@ def usable(v: Tensor, entries: int) -> bool:
     )
 
 
-def geometry(maps: Tensor, patch: int, split: int) -> Geometry:
-    return Geometry(*maps.shape, *maps.stride(), patch, split, min(torch.get_num_threads(), maps.shape[0]))
+def geometry(maps: Tensor, patch: int, split: int, gamma: Tensor) -> Geometry:
+    threads = min(torch.get_num_threads(), maps.shape[0])
+    strides = [0 if size == 1 else stride for size, stride in zip(gamma.shape, gamma.stride(), strict=True)]
+    return Geometry(*maps.shape, *maps.stride(), patch, split, threads, *strides)
 
 
 def in_layout_of(maps: Tensor, like: Tensor) -> Tensor:
@@ -141,14 +144,15 @@ def run(
     """``(βr,)``; with a direction q ``(β(Gq − 2γr⟨r, q⟩),)``; with gradients also ``(βr, ∂/∂G, ∂/∂γ)`` of ⟨q,
     βr⟩.
 
-    ∂/∂γ is per sample. ``v`` decides the memory layout.
+    γ is a number, or broadcasts to ``(batch, patches)``. ∂/∂γ is ``(batch, 1)``, or ``(batch, patches)``
+    where patches have a γ each. ``v`` decides the memory layout.
     """
     library = load()
     assert library is not None
     if not (v.is_contiguous() or v.is_contiguous(memory_format=torch.channels_last)):
         v = v.contiguous()
     u = in_layout_of(u, v)
-    per_sample = gamma.reshape(-1).expand(v.shape[0]).contiguous()
+    gamma = gamma.reshape(1, 1) if gamma.dim() == 0 else gamma.contiguous()
     order = memory_order(patch, split) if v.stride(1) == 1 else None
     gram = gram.contiguous() if order is None else gram[order][:, order]
     results = [torch.empty_like(v)]
@@ -159,11 +163,11 @@ def run(
         results += [
             torch.empty_like(v),
             v.new_zeros(v.shape[0], entries, entries),
-            v.new_empty(v.shape[0]),
+            v.new_empty(v.shape[0], gamma.shape[1]),
         ]
     function: Any = library.geq_patch_float if v.dtype == torch.float32 else library.geq_patch_double
-    pointers = [v, u, gram, per_sample, direction, *results, *[None] * (4 - len(results))]
-    shape = geometry(v, patch, split)
+    pointers = [v, u, gram, gamma, direction, *results, *[None] * (4 - len(results))]
+    shape = geometry(v, patch, split, gamma)
     function(ctypes.byref(shape), *(None if t is None else ctypes.c_void_p(t.data_ptr()) for t in pointers))
     if gradients:
         summed = results[2].sum(0)

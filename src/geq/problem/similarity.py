@@ -236,6 +236,7 @@ class RadialSimilarity(Similarity):
 class BoundRadial(BoundSimilarity):
     """A radial similarity with γ known. ``distances`` and ``pull`` are what the two kernels differ in."""
 
+    similarity: RadialSimilarity
     gamma: Tensor
 
     def distances(self, u: Tensor) -> Tensor:
@@ -259,9 +260,9 @@ class BoundRadial(BoundSimilarity):
         """``grad(u)``, and the gradients of ⟨y, grad(u)⟩ in :attr:`inputs`, the first of which is v."""
         raise NotImplementedError
 
-    def reduced(self, per_sample_gradient: Tensor) -> Tensor:
-        """A gradient in γ, summed to γ's own shape."""
-        return per_sample_gradient.sum() if self.gamma.dim() == 0 else per_sample_gradient.view_as(self.gamma)
+    def reduced(self, gradient: Tensor) -> Tensor:
+        """A gradient in γ, ``(batch, patches)`` or summed over the patches, summed to γ's own shape."""
+        return gradient.sum() if self.gamma.dim() == 0 else gradient.sum_to_size(self.gamma.shape)
 
     def value(self, u: Tensor) -> Tensor:
         q = self.distances(u)
@@ -323,4 +324,7 @@ class BoundGaussian(BoundRadial):
     def pull_back(self, u: Tensor, y: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         d, weight, _ = self.weighted(u)
         along, square = per_sample(d * y), per_sample(d.square())
-        return weight * d, (-self.product(u, y), self.reduced(-weight.flatten() * square * along))
+        return weight * d, (
+            -self.product(u, y),
+            self.reduced((-weight.flatten() * square * along).unsqueeze(1)),
+        )
