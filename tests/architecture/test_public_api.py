@@ -10,14 +10,14 @@ import pytest
 import geq
 
 RECORDED = """
-Anderson Box Broyden Cell ChannelGain CheckpointError ClosedFormCell Conv2d ConvergenceError ConvergenceWarning
-DataError Decorrelation DeepOptEq2d DeepOptEqLinear Dense DerivedCell ElasticNet Equilibrium FISTA
-FeatureDecay
-FeatureRegulariser FeatureSparsity FixedGamma FrobeniusNorm FullNorm GEQ2d GEQLinear GammaRule Gaussian GeqError Gradient
-GradientError HSIC HiddenProblem Implicit Incay InputError JacobianFree L1 LearnedGamma LearnedNorm Linear MedianGamma Network
-NoNorm NoPenalty NonNegative NormRule OperatorNorm OptEq2d OptEqLinear OptionError PaperGamma
-PatchGaussian Penalty Phantom Picard Polynomial ProximalGradient SAM Sigmoid Similarity Solution
-Solver Status Unrolled WeightNorm WellPosedness ZeroGamma create_model fixed_point list_models
+Anderson Box Broyden Cell ChannelGain CheckpointError ClosedFormCell Conv2d ConvergenceError
+ConvergenceWarning DataError Decorrelation DeepOptEq2d DeepOptEqLinear Dense DerivedCell ElasticNet
+Equilibrium FISTA FeatureDecay FeatureRegulariser FeatureSparsity FixedGamma FrobeniusNorm FullNorm GEQ2d
+GEQLinear GammaRule Gaussian GeqError Gradient GradientError HSIC HiddenProblem Implicit Incay InputError
+JacobianFree L1 LearnedGamma LearnedNorm Linear MedianGamma Network NoNorm NoPenalty NonNegative NormRule
+OperatorNorm OptEq2d OptEqLinear OptionError PaperGamma PatchGaussian Penalty Phantom Picard Polynomial
+ProximalGradient SAM Sigmoid Similarity Solution Solver Status Unrolled WeightNorm WellPosedness
+ZeroGamma create_model fixed_point list_models
 """
 
 

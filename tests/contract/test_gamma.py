@@ -283,8 +283,8 @@ def test_median_follows_the_equilibria_of_training() -> None:
     assert float(rule.scale) == pytest.approx(
         expected, rel=1e-2
     )  # equilibria to 1e-3, norms of one step more
-    c = layer.problem.inject(x)
-    assert float(c.similarity.gamma) == pytest.approx(0.3 / float(rule.scale), rel=1e-6)
+    gamma = layer.problem.inject(x).similarity.gamma.detach()
+    assert float(gamma) == pytest.approx(0.3 / float(rule.scale), rel=1e-6)
     before = rule.scale.clone()
     layer.eval()(x)
     layer.train().solve(x)
