@@ -1,0 +1,78 @@
+"""Brings the pages that live outside of docs/ into the site, and turns links between files into links between
+pages: a link that works in the repository works on the site.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parents[2]
+LINK = re.compile(r"\]\((?![a-z]+:|#)([^)#\s]+)(#[^)\s]*)?\)")
+FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
+
+
+def outside_pages() -> dict[str, Path]:
+    """Page of the site -> file of the repository."""
+    pages = {
+        "project/changelog.md": ROOT / "CHANGELOG.md",
+        "project/contributing.md": ROOT / "CONTRIBUTING.md",
+        "project/benchmarks.md": ROOT / "benchmarks" / "README.md",
+        "project/decisions.md": ROOT / "decisions" / "README.md",
+        "examples.md": ROOT / "examples" / "README.md",
+    }
+    decisions = sorted((ROOT / "decisions").glob("[0-9]*.md"))
+    return pages | {f"project/decisions/{path.name}": path for path in decisions}
+
+
+def page_names() -> dict[Path, str]:
+    """File or folder of the repository -> page of the site."""
+    names = {path: name for name, path in outside_pages().items()}
+    names |= {path: path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    names |= dict.fromkeys((ROOT / "examples").glob("*.py"), "examples.md")
+    return names | {
+        ROOT / "README.md": "index.md",
+        ROOT / "decisions": "project/decisions.md",
+        ROOT / "benchmarks": "project/benchmarks.md",
+        ROOT / "examples": "examples.md",
+    }
+
+
+def on_files(files: Files, config: MkDocsConfig, **rest: Any) -> Files:
+    for name, path in outside_pages().items():
+        files.append(File.generated(config, name, content=path.read_text(encoding="utf-8") + appendix(name)))
+    return files
+
+
+def appendix(name: str) -> str:
+    """What the site adds to a page: the list of decisions, the source of the examples."""
+    if name == "project/decisions.md":
+        decisions = sorted((ROOT / "decisions").glob("[0-9]*.md"))
+        titles = [(path, path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")) for path in decisions]
+        return "\n" + "\n".join(f"* [{title}]({path.name})" for path, title in titles) + "\n"
+    if name == "examples.md":
+        scripts = sorted((ROOT / "examples").glob("*.py"))
+        sources = [f"## {path.name}\n\n```py\n{path.read_text(encoding='utf-8')}```\n" for path in scripts]
+        return "\n" + "\n".join(sources)
+    return ""
+
+
+def on_page_markdown(markdown: str, page: Page, **rest: Any) -> str:
+    name = page.file.src_uri
+    origin = outside_pages().get(name, ROOT / "docs" / name).parent
+    names = page_names()
+
+    def on_site(link: re.Match[str]) -> str:
+        target = names.get((origin / link[1]).resolve())
+        if target is None:
+            return link[0]
+        return f"]({posixpath.relpath(target, posixpath.dirname(name) or '.')}{link[2] or ''})"
+
+    parts = FENCE.split(markdown)
+    return "".join(part if part.startswith("```") else LINK.sub(on_site, part) for part in parts)

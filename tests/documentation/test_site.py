@@ -1,0 +1,119 @@
+"""The site builds without a warning, loads nothing from elsewhere, and its links lead to what they name."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+import geq
+from browser import Browser, chromium
+
+ROOT = Path(__file__).resolve().parents[2]
+LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src", "link": "href"}
+
+
+class Page(HTMLParser):
+    """What a page loads, where it links to and what can be linked to in it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+        self.loaded: list[str] = []
+        self.links: list[str] = []
+        self.names: set[str] = set()
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        found = {name: value or "" for name, value in attributes}
+        self.names |= {found[key] for key in ("id", "name") if key in found}
+        if tag == "a" and "href" in found:
+            self.links.append(found["href"])
+        if tag in LOADED and LOADED[tag] in found:
+            self.loaded.append(found[LOADED[tag]])
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site") / "built"
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stderr, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, Page]:
+    return {path: Page(path) for path in sorted(site.rglob("*.html"))}
+
+
+@pytest.mark.slow
+def test_every_page_of_the_folder_is_built(pages: dict[Path, Page], site: Path) -> None:
+    built = {path.relative_to(site).with_suffix("").as_posix() for path in pages}
+    written = {
+        path.relative_to(ROOT / "docs").with_suffix("").as_posix() for path in (ROOT / "docs").rglob("*.md")
+    }
+    decisions = {f"project/decisions/{path.stem}" for path in (ROOT / "decisions").glob("[0-9]*.md")}
+    assert written | decisions | {"project/changelog", "project/benchmarks", "examples"} <= built
+
+
+@pytest.mark.slow
+def test_nothing_is_loaded_from_elsewhere(pages: dict[Path, Page], site: Path) -> None:
+    for path, page in pages.items():
+        outside = [address for address in page.loaded if re.match(r"[a-z]+:|//", address)]
+        assert not outside, f"{path.relative_to(site)} loads {outside}"
+    for style in site.rglob("*.css"):
+        outside = re.findall(r"(?:url\(|@import)\s*['\"]?(?:https?:)?//[^)'\"]*", style.read_text("utf-8"))
+        assert not outside, f"{style.relative_to(site)} loads {outside}"
+
+
+@pytest.mark.slow
+def test_links_between_pages_lead_somewhere(pages: dict[Path, Page], site: Path) -> None:
+    for path, page in pages.items():
+        if path.name == "404.html":
+            continue  # its links are those of a page at any depth
+        for link in page.links:
+            address = urlsplit(link)
+            if address.scheme or address.netloc:
+                continue
+            target = (path.parent / unquote(address.path)).resolve() if address.path else path
+            target = target / "index.html" if target.is_dir() else target
+            assert target.exists(), f"{path.relative_to(site)} links to {link}"
+            if address.fragment and target in pages:
+                known = pages[target].names | {"__codelineno"}
+                assert unquote(address.fragment) in known, f"{path.relative_to(site)} links to {link}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", geq.__all__)
+def test_public_name_has_an_entry(pages: dict[Path, Page], name: str) -> None:
+    entries = set().union(*(page.names for path, page in pages.items() if path.parent.name == "api"))
+    assert f"{geq._MODULE_OF[name]}.{name}" in entries
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(chromium() is None, reason="no Chromium: set GEQ_CHROMIUM to its path")
+@pytest.mark.parametrize("name", ["index.html", "mathematics.html", "api/problem.html"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_browser_asks_for_nothing_else(site: Path, tmp_path: Path, name: str, scheme: str) -> None:
+    with Browser(tmp_path) as browser:
+        browser.prefer(scheme)
+        browser.resize(390)
+        browser.open(site / name)
+        width = browser.evaluate("document.documentElement.scrollWidth")
+        requests = list(browser.requests)
+    assert requests
+    assert all(address.startswith((site.as_uri(), "data:", "blob:")) for address in requests), requests
+    assert width <= 390, "a phone would have to scroll sideways"
