@@ -15,10 +15,11 @@ ADVICE = {
     errno.ENOSPC: "the disk is full: free some space",
     errno.EDQUOT: "the disk quota is used up: free some space",
     errno.EFBIG: "the system does not allow a file of this size: raise the limit (ulimit -f)",
-    errno.EROFS: "the file system is read-only: choose another folder with --runs",
-    errno.EACCES: "the folder may not be written: choose another with --runs, or change its permissions",
-    errno.EPERM: "the folder may not be written: choose another with --runs, or change its permissions",
-    errno.ENOTDIR: "a part of that path is a file: choose another folder with --runs",
+    errno.EROFS: "the file system is read-only: choose another folder with {option}",
+    errno.EACCES: "the folder may not be written: choose another with {option}, or change its permissions",
+    errno.EPERM: "the folder may not be written: choose another with {option}, or change its permissions",
+    errno.ENOTDIR: "a part of that path is a file: choose another folder with {option}",
+    errno.EEXIST: "a part of that path is a file: choose another folder with {option}",
 }
 """Errors of the system that a person can do something about, and what."""
 
@@ -62,8 +63,14 @@ def remove_leftovers(folder: Path) -> None:
 
 
 @contextmanager
-def explained_write_errors(folder: Path, consequence: str) -> Iterator[None]:
-    """Turn a full disk and the like into an error that says what to do; ``consequence`` says what is safe."""
+def explained_write_errors(folder: Path, consequence: str, option: str = "--runs") -> Iterator[None]:
+    """Turn a full disk and the like into an error that says what to do.
+
+    Args:
+        folder: that is written.
+        consequence: what is safe.
+        option: by which another folder can be chosen.
+    """
     try:
         yield
     except GeqError:
@@ -73,7 +80,8 @@ def explained_write_errors(folder: Path, consequence: str) -> Iterator[None]:
         if cause is None or cause.errno not in ADVICE:
             raise
         raise CheckpointError(
-            f"{folder} cannot be written ({cause.strerror}): {ADVICE[cause.errno]}. {consequence}"
+            f"{folder} cannot be written ({cause.strerror}): "
+            f"{ADVICE[cause.errno].format(option=option)}. {consequence}"
         ) from problem
 
 

@@ -1,8 +1,8 @@
-"""What the equilibria of a network do on a given batch: attention β, γ, energy."""
+"""What the equilibria of a network do on a given batch: attention β, γ, energy, feedback."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -11,7 +11,7 @@ from torch import Tensor
 from geq.cell import ProximalCell
 from geq.equilibrium import Equilibrium
 from geq.model.network import Network
-from geq.problem import Context
+from geq.problem import Context, PatchGaussian
 from geq.problem.similarity import BoundRadial
 from geq.training.tolerance import measured_failures
 
@@ -28,11 +28,29 @@ class BranchProbe:
             kernels without.
         gamma: mean γ; None for kernels without.
         energy: mean of the hidden objective at the equilibrium; None where there is none.
+        feedback: mean of ‖Wz‖/‖Ux + b‖ (of ‖WᵀWz‖/‖Ux + b‖ for kernels on the state): how much of an
+            equilibrium there is. None for maps of one's own.
+        distance: mean squared distance q of the patches at the equilibrium; None for kernels without.
+        rank: effective rank of W_h; None for kernels without.
     """
 
-    attention: Tensor | None
-    gamma: float | None
-    energy: float | None
+    attention: Tensor | None = None
+    gamma: float | None = None
+    energy: float | None = None
+    feedback: float | None = None
+    distance: float | None = None
+    rank: float | None = None
+
+
+def effective_rank(matrix: Float[Tensor, "rows columns"]) -> float:
+    """e^H, H the entropy of the squared singular values as shares: n for n equal ones, 1 for a single one.
+
+    >>> round(effective_rank(torch.eye(3)), 6), round(effective_rank(torch.ones(3, 3)), 3)
+    (3.0, 1.0)
+    """
+    shares = torch.linalg.svdvals(matrix.float()).square()
+    shares = shares / shares.sum().clamp_min(torch.finfo(shares.dtype).tiny)
+    return float(torch.special.entr(shares).sum().exp())
 
 
 @torch.no_grad()
@@ -54,16 +72,34 @@ def probe(model: Network, images: Float[Tensor, "b c h w"]) -> dict[str, BranchP
 
 def _look(layer: Equilibrium, x: Tensor) -> BranchProbe:
     if not isinstance(layer.cell, ProximalCell):
-        return BranchProbe(None, None, None)
-    energy = float(layer.energy(x).mean())
-    context = layer.problem.inject(x)
-    if not isinstance(context, Context) or not isinstance(context.similarity, BoundRadial):
-        return BranchProbe(None, None, energy)
-    return BranchProbe(layer.attention(x), float(context.similarity.gamma.mean()), energy)
+        return BranchProbe()
+    problem = layer.problem
+    z, c = layer.solve(x).value, problem.inject(x)
+    assert isinstance(z, Tensor)
+    found = BranchProbe(energy=float(layer.energy(x).mean()))
+    if not isinstance(c, Context):
+        return found
+    u = c.W(z)
+    pulled = u if problem.similarity.acts_on == "features" else c.W.adjoint(u)
+    found = replace(found, feedback=float((size(pulled) / size(c.injection).clamp_min(1e-30)).mean()))
+    if not isinstance(c.similarity, BoundRadial):
+        return found
+    kernel = c.similarity.similarity
+    return replace(
+        found,
+        attention=c.similarity.attention(u),
+        gamma=float(c.similarity.gamma.mean()),
+        distance=float(c.similarity.distances(u).mean()),
+        rank=effective_rank(kernel.projection) if isinstance(kernel, PatchGaussian) else None,
+    )
+
+
+def size(maps: Float[Tensor, "b *map"]) -> Float[Tensor, " b"]:
+    return maps.flatten(1).norm(dim=1)
 
 
 def summarise(branches: dict[str, BranchProbe]) -> dict[str, float]:
-    """Numbers for the log: over all branches, and γ for each."""
+    """Numbers for the log: of β and the energy over all branches, the others for each."""
     weights = [branch.attention.flatten() for branch in branches.values() if branch.attention is not None]
     energies = [branch.energy for branch in branches.values() if branch.energy is not None]
     result: dict[str, float] = {}
@@ -75,7 +111,11 @@ def summarise(branches: dict[str, BranchProbe]) -> dict[str, float]:
             "beta_max": float(beta.max()),
             "beta_off": float((beta < SWITCHED_OFF).float().mean()),
         }
-    result |= {f"gamma/{name}": branch.gamma for name, branch in branches.items() if branch.gamma is not None}
+    for name, branch in branches.items():
+        for kind in ("gamma", "feedback", "distance", "rank"):
+            number = getattr(branch, kind)
+            if number is not None:
+                result[f"{kind}/{name}"] = number
     if energies:
         result["energy"] = sum(energies)
     return {name: value for name, value in result.items() if value == value and abs(value) != float("inf")}
