@@ -75,7 +75,7 @@ def draw(curves: dict[str, list[float]], lowest: float, path: str) -> None:
         (geq.Gaussian(gamma=0.2), "Gaussian, γ = 0.2"),
         (geq.Gaussian(gamma=0.0), "square (γ = 0)"),
     ):
-        right.plot(distance[:, 0], kernel.grad(zero, distance)[:, 0].detach(), label=label)
+        right.plot(distance[:, 0].numpy(), kernel.grad(zero, distance)[:, 0].detach().numpy(), label=label)
     right.set(xlabel="v − u", ylabel="∂S/∂u", ylim=(-3, 3), title="How hard an entry pulls")
     right.legend(frameon=False)
     figure.savefig(path, dpi=120)

@@ -109,11 +109,11 @@ def draw(model: Network, control: Network, images: Tensor, labels: Tensor, path:
     with torch.no_grad():
         said = [one(normalised(changed)).argmax(1) for one in (model, control)]
     for i in range(number):
-        axes[0, i].imshow(images[i, 0], cmap="gray", vmin=0, vmax=1)
+        axes[0, i].imshow(images[i, 0].numpy(), cmap="gray", vmin=0, vmax=1)
         axes[0, i].set_title(f"a {int(labels[i])}", fontsize=10)
-        axes[1, i].imshow(changed[i, 0], cmap="gray", vmin=0, vmax=1)
+        axes[1, i].imshow(changed[i, 0].numpy(), cmap="gray", vmin=0, vmax=1)
         axes[1, i].set_title(f"GEQ {int(said[0][i])}, γ = 0: {int(said[1][i])}", fontsize=10)
-        shown = axes[2, i].imshow(beta[i], cmap="viridis", vmin=0, vmax=1)
+        shown = axes[2, i].imshow(beta[i].numpy(), cmap="viridis", vmin=0, vmax=1)
         rows, columns = where[i].nonzero(as_tuple=True)
         box = (int(columns.min()) - 0.5, int(rows.min()) - 0.5)
         axes[2, i].add_patch(_frame(box, side // 2))

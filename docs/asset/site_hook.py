@@ -76,3 +76,10 @@ def on_page_markdown(markdown: str, page: Page, **rest: Any) -> str:
 
     parts = FENCE.split(markdown)
     return "".join(part if part.startswith("```") else LINK.sub(on_site, part) for part in parts)
+
+
+def on_post_build(config: MkDocsConfig, **rest: Any) -> None:
+    """The index of the search as a script as well, which is what the theme reads where there is no server."""
+    folder = Path(config.site_dir) / "search"
+    index = (folder / "search_index.json").read_text(encoding="utf-8")
+    (folder / "search_index.js").write_text(f"var __index = {index}", encoding="utf-8")

@@ -24,7 +24,7 @@ STARTERS = ("srun", "torchrun")
 def value_of(path: str) -> object:
     """What a dotted path names: the longest part that is a module, then attributes."""
     parts = path.split(".")
-    for length in range(len(parts), 0, -1):
+    for length in range(len(parts), 0, -1):  # as the site reads it: a module hides a function of its name
         try:
             found: object = import_module(".".join(parts[:length]))
         except ModuleNotFoundError:
@@ -66,7 +66,7 @@ def entries() -> list[str]:
 
 @pytest.mark.parametrize("name", geq.__all__)
 def test_public_name_has_an_entry(name: str) -> None:
-    assert f"{geq._MODULE_OF[name]}.{name}" in entries()
+    assert any(value_of(entry) is getattr(geq, name) for entry in entries() if entry.endswith(f".{name}"))
 
 
 @pytest.mark.parametrize("entry", entries())

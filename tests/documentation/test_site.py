@@ -12,7 +12,6 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-import geq
 from browser import Browser, chromium
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,10 +96,13 @@ def test_links_between_pages_lead_somewhere(pages: dict[Path, Page], site: Path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", geq.__all__)
-def test_public_name_has_an_entry(pages: dict[Path, Page], name: str) -> None:
-    entries = set().union(*(page.names for path, page in pages.items() if path.parent.name == "api"))
-    assert f"{geq._MODULE_OF[name]}.{name}" in entries
+def test_every_entry_of_the_reference_is_built(pages: dict[Path, Page], site: Path) -> None:
+    for source in sorted((ROOT / "docs" / "api").glob("*.md")):
+        wanted = re.findall(r"^::: (\S+)$", source.read_text(encoding="utf-8"), re.MULTILINE)
+        page = pages[site / "api" / f"{source.stem}.html"]
+        assert set(wanted) <= page.names, f"{source.name} lacks {set(wanted) - page.names}"
+        shown = re.sub(r"<details.*?</details>", "", page.path.read_text(encoding="utf-8"), flags=re.DOTALL)
+        assert ":class:" not in shown, f"{source.name} shows a role of Sphinx"
 
 
 @pytest.mark.slow
@@ -113,7 +115,10 @@ def test_a_browser_asks_for_nothing_else(site: Path, tmp_path: Path, name: str, 
         browser.resize(390)
         browser.open(site / name)
         width = browser.evaluate("document.documentElement.scrollWidth")
-        requests = list(browser.requests)
+        shown = browser.evaluate("document.body.getAttribute('data-md-color-scheme')")
+        requests, problems = list(browser.requests), list(browser.problems)
     assert requests
+    assert not problems
+    assert shown == {"light": "default", "dark": "slate"}[scheme]
     assert all(address.startswith((site.as_uri(), "data:", "blob:")) for address in requests), requests
     assert width <= 390, "a phone would have to scroll sideways"
