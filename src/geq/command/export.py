@@ -104,6 +104,9 @@ def tune(network: Any, tol: float | None, max_steps: int | None) -> None:
 
 def chosen_files(folder: Path, asked: Any) -> dict[str, Path]:
     """The files to write; none of them may be there, unless forced, and their folders must be."""
+    from geq.export.place import check_place
+    from geq.training.durable import explained_write_errors
+
     result = {}
     for kind, name in NAMES.items():
         given = getattr(asked, kind)
@@ -120,8 +123,12 @@ def chosen_files(folder: Path, asked: Any) -> dict[str, Path]:
             )
         if path.exists() and not asked.force:
             raise OptionError(f"{path} is there already: give another name, or --force to replace it")
+        if path.parent == folder:
+            with explained_write_errors(folder, "Nothing was written."):
+                folder.mkdir(parents=True, exist_ok=True)  # that of a network that comes with geq is new
         if not path.parent.is_dir():
             raise OptionError(f"the folder of the file must exist: {path.parent} does not")
+        check_place(path)
     return result
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -27,16 +27,18 @@ ABSOLUTE = 1e-15
 Memory = tuple[Tensor, ...]
 
 
-class Steps(Protocol):
+class Steps:
     """A solver's step without side effects: what it remembers is a tuple of tensors of constant shape."""
 
-    def init(self, z: Float[Tensor, "batch size"]) -> Memory: ...
+    def init(self, z: Float[Tensor, "batch size"]) -> Memory:
+        raise NotImplementedError
 
-    def step(self, z: Tensor, fz: Tensor, residual: Tensor, memory: Memory) -> tuple[Tensor, Memory]: ...
+    def step(self, z: Tensor, fz: Tensor, residual: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class PicardSteps:
+class PicardSteps(Steps):
     damping: float
 
     def init(self, z: Float[Tensor, "batch size"]) -> Memory:
@@ -47,7 +49,7 @@ class PicardSteps:
 
 
 @dataclass(frozen=True)
-class AndersonSteps:
+class AndersonSteps(Steps):
     """:class:`~geq.solver.Anderson` with the window as a queue, newest first; empty slots are zero."""
 
     memory: int
@@ -87,7 +89,7 @@ class AndersonSteps:
         return torch.where(usable, weights, unit[0])
 
 
-def steps_of(solver: Solver) -> Steps:
+def steps_of(solver: Solver[Any]) -> Steps:
     """The exportable form of a solver."""
     match solver:
         case Anderson():

@@ -57,7 +57,7 @@ class Attraction(nn.Module):
     """grad S(u, v), ∂S/∂u, of one kind of similarity; γ is found once per solve."""
 
     def scale(self, v: Tensor) -> Context:
-        """What is fixed for a solve besides v."""
+        """What is fixed for a solve besides v: numbers, and tensors with the batch first."""
         return ()
 
     def forward(self, u: Tensor, v: Tensor, *scale: Tensor) -> Tensor:
@@ -87,7 +87,8 @@ class GaussianAttraction(Attraction):
 
     def scale(self, v: Tensor) -> Context:
         expected = torch.full((), float(math.prod(v.shape[1:])), dtype=v.dtype, device=v.device)
-        return (self.gamma(per_sample(v.square()).unsqueeze(1), expected, False),)
+        q = per_sample(v.square()).unsqueeze(1)
+        return (per_patch(self.gamma(q, expected, False), q),)
 
     def forward(self, u: Tensor, v: Tensor, *scale: Tensor) -> Tensor:
         d = v - u
@@ -113,13 +114,19 @@ class PatchAttraction(Attraction):
         return projected, (patches * projected).sum(-1, keepdim=True)
 
     def scale(self, v: Tensor) -> Context:
-        distances = self.cut(v)[1].flatten(1)
-        return (self.gamma(distances, self.gram.diagonal().sum(), False),)
+        square = self.cut(v)[1]
+        q = square.flatten(1)
+        gamma = per_patch(self.gamma(q, self.gram.diagonal().sum(), False), q)
+        return (gamma.reshape(square.shape) if gamma.dim() else gamma,)
 
     def forward(self, u: Tensor, v: Tensor, *scale: Tensor) -> Tensor:
         projected, square = self.cut(v - u)
-        gamma = scale[0].view(-1, *[1] * (square.dim() - 1))
-        return from_patches(torch.exp(-gamma * square) * projected, *self.sizes)
+        return from_patches(torch.exp(-scale[0] * square) * projected, *self.sizes)
+
+
+def per_patch(gamma: Tensor, q: Tensor) -> Tensor:
+    """γ as one number, or for every distance of q."""
+    return gamma.expand(q.shape) if gamma.dim() else gamma
 
 
 def attraction_of(similarity: Similarity, dtype: torch.dtype) -> Attraction:

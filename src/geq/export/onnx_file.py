@@ -17,11 +17,11 @@ from torch import Tensor, nn
 from geq.error import MissingExtraError, OptionError
 from geq.export.check import MANY_STEPS, TIGHT, Agreement, Runner, compare
 from geq.export.description import Description
+from geq.export.place import put
 from geq.export.portable import PortableNetwork
 from geq.export.quiet import without_noise
 from geq.export.torch_file import example, trace
 from geq.model.network import Network
-from geq.training.durable import explained_write_errors, write_durably
 
 OPSET = 18
 INPUTS = ("images", "tolerance", "max_steps")
@@ -131,6 +131,5 @@ def save_onnx(network: Network, description: Description, images: Tensor, path: 
     portable = PortableNetwork(network, description.statistics, description.shape[1:])
     content = to_onnx(portable, description)
     agreement = compare(network, description.statistics, runner(content), images)
-    with explained_write_errors(path.parent, "Nothing was written."):
-        write_durably(path, content)
+    put(path, content)
     return agreement

@@ -20,11 +20,11 @@ from torch import Tensor, nn
 from geq.error import OptionError
 from geq.export.check import MANY_STEPS, TIGHT, Agreement, Runner, compare
 from geq.export.description import Description
+from geq.export.place import put
 from geq.export.portable import PortableNetwork
 from geq.export.quiet import without_noise
 from geq.export.trace import BATCH
 from geq.model.network import Network
-from geq.training.durable import explained_write_errors, write_durably
 
 DESCRIPTION = "geq.json"
 """Name of the description among the extra files of a .pt2."""
@@ -76,6 +76,5 @@ def save_torch(network: Network, description: Description, images: Tensor, path:
     portable = PortableNetwork(network, description.statistics, description.shape[1:])
     content = to_torch(portable, description)
     agreement = compare(network, description.statistics, runner(content), images)
-    with explained_write_errors(path.parent, "Nothing was written."):
-        write_durably(path, content)
+    put(path, content)
     return agreement
