@@ -44,6 +44,14 @@ def page_names() -> dict[Path, str]:
     }
 
 
+def on_config(config: MkDocsConfig, **rest: Any) -> MkDocsConfig:
+    """Pages that the navigation does not name come at the end of the guides, so that a new one is found."""
+    named = re.findall(r"[\w/]+\.md", str(config.nav))
+    guides = next(section["Guides"] for section in config.nav or [] if "Guides" in section)
+    guides += [path.name for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in named]
+    return config
+
+
 def on_files(files: Files, config: MkDocsConfig, **rest: Any) -> Files:
     for name, path in outside_pages().items():
         files.append(File.generated(config, name, content=path.read_text(encoding="utf-8") + appendix(name)))
