@@ -145,8 +145,7 @@ def training(card: Card) -> str:
         ("versions", ", ".join(f"{name} {version or '–'}" for name, version in found.packages.items())),
     ]
     looked = (
-        "The test images were measured after each epoch and decided nothing: the weights are those of "
-        "the last epoch."
+        "Nothing was chosen by the test images: the weights are those of the last epoch."
         if chosen["early_stop"] is None
         else "Validation images, held out of the training images, decided when to stop."
     )
