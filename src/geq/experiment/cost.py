@@ -20,7 +20,7 @@ TRAINED: dict[str, float] = {
     "opteq_small": 2.2,
     "dnn_small": 1.9,
     "deep_opteq_small": 2.1,
-    "mdeq_small": 27.0,
+    "mdeq_small": 2.9,
     "mon_small": 37.0,
     "node_small": 36.0,
     "fcn_camvid_small": 13.0,

@@ -41,9 +41,6 @@ SMALL: dict[str, Any] = {
 }
 
 
-MDEQ_NOTE = "without MDEQ, which needs 13 times the time of GEQ at this size"
-
-
 def smoke(*measurements: Measurement) -> Scale:
     return Scale(SMOKE, "digits, two epochs: shows that it runs, nothing else", measurements, seeds=1)
 

@@ -16,6 +16,7 @@ layer as PyTorch does.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -35,7 +36,7 @@ from geq.solver import Anderson
 @dataclass(frozen=True)
 class MDEQConfig(NetworkConfig):
     """Args:
-    channels: of each scale's state, finest (the resolution of the image) first; each scale halves it.
+    channels: of each scale's state, finest (the resolution behind the stem) first; each scale halves it.
     head_channels: to which the head brings each scale.
     final_channels: of the last map, before the average.
     expansion: of the inner channels of a scale's block.
@@ -43,6 +44,7 @@ class MDEQConfig(NetworkConfig):
     feedback: weight with which the state re-enters the map, in (0, 1].
     tol, max_steps, memory: of the Anderson solver.
     gradient_tol, gradient_steps: tolerance and most products of the adjoint system.
+    stem_strides: of the two convolutions before the equilibrium; the authors' network has 1 and 1 for CIFAR.
     """
 
     channels: tuple[int, ...] = field(kw_only=True)
@@ -56,6 +58,7 @@ class MDEQConfig(NetworkConfig):
     memory: int = field(default=6, kw_only=True)
     gradient_tol: float = field(default=1e-2, kw_only=True)
     gradient_steps: int = field(default=60, kw_only=True)
+    stem_strides: tuple[int, int] = field(default=(1, 1), kw_only=True, metadata={"added_later": True})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -92,7 +95,8 @@ class MDEQ(Network):
         super().__init__(config)
         finest, head = config.channels[0], config.head_channels
         self.stem = nn.Sequential(
-            convolution(config.input_shape[0], finest, 3), convolution(finest, finest, 3)
+            convolution(config.input_shape[0], finest, 3, config.stem_strides[0]),
+            convolution(finest, finest, 3, config.stem_strides[1]),
         )
         self.equilibrium = Equilibrium(
             MDEQCell(config.channels, config.expansion, config.groups, config.feedback),
@@ -111,7 +115,7 @@ class MDEQ(Network):
 
     def check_input(self, x: Tensor) -> None:
         super().check_input(x)
-        factor = 2 ** (len(self.config.channels) - 1)
+        factor = 2 ** (len(self.config.channels) - 1) * math.prod(self.config.stem_strides)
         if min(x.shape[2:]) < 2 * factor or x.shape[2] % factor or x.shape[3] % factor:
             raise InputError(
                 f"{len(self.config.channels)} scales need sides that {factor} divides, of {2 * factor} at "
@@ -137,11 +141,15 @@ TINY = MDEQConfig(
     (1, 8, 8), channels=(8, 8), head_channels=(16, 32), final_channels=32, expansion=5, groups=2
 )
 SMALL = MDEQConfig(
-    (3, 32, 32), channels=(8, 16, 16), head_channels=(12, 20, 32), final_channels=64, expansion=3, groups=2
+    (3, 32, 32),
+    channels=(16, 20),
+    head_channels=(24, 48),
+    final_channels=96,
+    expansion=2,
+    groups=4,
+    stem_strides=(2, 2),  # as the other small networks: at full resolution a run takes ten times as long
 )
-SMALL_200K = replace(
-    SMALL, channels=(16, 32, 32), head_channels=(24, 40, 64), final_channels=128, expansion=3, groups=4
-)
+SMALL_200K = replace(SMALL, channels=(32, 40), head_channels=(56, 104), final_channels=160)
 
 _SOURCE = "Bai et al. 2020"
 
