@@ -30,8 +30,9 @@ lint: .venv
 bench: .venv ## ratios against peers, in one run
 	$(BIN)/geq bench
 
-docs: .venv ## run every example of the documentation and check its links
-	$(BIN)/python -m pytest -q tests/documentation
+docs: .venv ## build the site into site/ and test the documentation
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	GEQ_TORCH_THREADS=1 $(BIN)/python -m pytest -q tests/documentation tests/examples
 
 # torch comes first and alone, so that a machine with a local CPU build takes that one; then everything at
 # the versions of constraints.txt. The stamp makes an interrupted installation start again.
