@@ -32,6 +32,7 @@ ALLOWED = {
     "report": NETWORK | {"data", "training", "analysis", "experiment"},
     "export": NETWORK | {"data", "training"},
     "app": NETWORK | {"data", "training", "analysis", "report"},  # the page draws charts as the report does
+    "sklearn": NETWORK,
     "bench": None,  # benchmarks may use everything as well
     "command": None,  # the commands may use everything
     "cli": {"error"},  # ... but the table of commands loads nothing
