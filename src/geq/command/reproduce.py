@@ -212,7 +212,7 @@ def announce(todo: list[Job], launcher: Launcher, scale: ScaleName, yes: bool, c
 
     works = grouped(todo)
     seconds = sum(map(expected_work, works))
-    on_gpu = scale == "paper" and gpu_count() > 0
+    on_gpu = launcher.gpus > 0
     what = f"{len(works)} runs for {len(todo)} records"
     if scale == "paper":
         one_gpu = in_words(seconds / GPU_SPEEDUP)

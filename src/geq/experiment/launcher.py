@@ -36,6 +36,11 @@ class Launcher(Protocol):
     @property
     def slots(self) -> int: ...
 
+    @property
+    def gpus(self) -> int:
+        """Number of GPUs that trainings get; 0 where they run on cores."""
+        ...
+
     def start(self, work: Work, log: Path) -> Started:
         """Begin; what it prints goes to ``log``."""
         ...

@@ -5,24 +5,39 @@
     geq reproduce all --scale small --launcher ray --address HEAD:6379
 
 The machines share the folder that the command is called in, with the runs and the results, and the package.
+A cluster that asks for a token is joined with RAY_AUTH_MODE=token.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import socket
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from geq.error import MissingExtraError, OptionError
 from geq.experiment.child import INTERRUPTED, arguments_for
+from geq.experiment.execution import cores
 from geq.experiment.plan import Work
 from geq.experiment.remote import PATIENCE, run_child
 
 DIED = 1
 """Code of a task whose worker ended before it could say anything."""
 
-LOOPBACK = "127.0.0.1"
+ONE_MACHINE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""Ray's name for the setting that, at 0, lets all of its processes listen on 127.0.0.1 only, on every system.
+(Where that address is given for the node, Ray replaces it by that of the network.)"""
+
+NICENESS = "RAY_worker_niceness"
+"""Ray's name for how much its tasks step back; at 0 they are as quick as processes that are started here."""
+
+KNOCK = 10.0
+"""Seconds to wait for an answer of a cluster."""
+
+STORE = 2**27
+"""Bytes of memory for what tasks hand over: a code and some lines of text."""
 
 
 class RayTask:
@@ -57,7 +72,7 @@ class RayLauncher:
 
     Args:
         workers: tasks at a time; the default is all cores (GPUs) of the cluster.
-        gpu: ask for a GPU for each task as well.
+        gpu: ask for a GPU for each task as well, if the cluster has any.
         address: of the cluster. "local" starts one on this machine, which nobody else can reach and which
             ends with :meth:`close`; None is what ``RAY_ADDRESS`` names, or a cluster that runs on this
             machine.
@@ -65,6 +80,10 @@ class RayLauncher:
 
     def __init__(self, workers: int | None = None, gpu: bool = False, address: str | None = None) -> None:
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # nothing is sent to anybody
+        place = "local" if address == "local" else address or found_address()
+        if place is not None and is_here(place):
+            os.environ[ONE_MACHINE] = "0"  # read when ray is imported
+            os.environ[NICENESS] = "0"
         try:
             import ray
             import ray.exceptions
@@ -73,17 +92,18 @@ class RayLauncher:
         self.ray: Any = ray
         self.mine = not ray.is_initialized()
         if self.mine:
-            connect(ray, address)
-        resource = "GPU" if gpu else "CPU"
-        most = int(ray.cluster_resources().get(resource, 0))
+            connect(ray, place)
+        resources = ray.cluster_resources()
+        self.gpus = int(resources.get("GPU", 0)) if gpu else 0
+        most, what = (self.gpus, "GPUs") if self.gpus else (int(resources.get("CPU", 0)), "cores")
         if not 1 <= (workers or most) <= most:
             self.close()
             raise OptionError(
-                f"workers must be 1 to {most}, one for each {resource} of the cluster: got {workers or most}"
+                f"workers must be 1 to {most}, one for each of the cluster's {what}: got {workers or most}"
             )
         self.slots = workers or most
         # Not tried again by Ray: a run that went wrong is told, and the same command goes on with it.
-        self.task = ray.remote(num_cpus=1, num_gpus=1 if gpu else 0, max_retries=0)(run_child)
+        self.task = ray.remote(num_cpus=1, num_gpus=1 if self.gpus else 0, max_retries=0)(run_child)
 
     def start(self, work: Work, log: Path) -> RayTask:
         settings = {name: value for name, value in os.environ.items() if name.startswith("GEQ_")}
@@ -94,17 +114,47 @@ class RayLauncher:
             self.ray.shutdown()
 
 
+def found_address() -> str | None:
+    """What ``RAY_ADDRESS`` names, or the cluster that ``ray start`` started on this machine.
+
+    Not every cluster that Ray itself would find: one that another program holds for itself is left alone.
+    """
+    left = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray" / "ray_current_cluster"
+    written = left.read_text().strip() if left.exists() else ""
+    return os.environ.get("RAY_ADDRESS") or written or None
+
+
+def is_here(address: str) -> bool:
+    """Whether only this machine can reach it.
+
+    >>> is_here("local"), is_here("127.0.0.1:6379"), is_here("head:6379")
+    (True, True, False)
+    """
+    host = address.rpartition(":")[0].strip("[]")
+    return address == "local" or host in ("localhost", "::1") or host.startswith("127.")
+
+
+def knock(address: str) -> None:
+    """An error at once where nobody listens; Ray itself would try for a quarter of an hour."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), KNOCK).close()
+
+
 def connect(ray: Any, address: str | None) -> None:
-    """Join a cluster, or start one here."""
+    """Join the cluster at an address, or start one here ("local")."""
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    advice = "start one with 'ray start --head', or let --address local start one on this machine"
+    if address is None:
+        raise OptionError(f"no Ray cluster runs on this machine, and $RAY_ADDRESS names none: {advice}")
     if address == "local":
-        ray.init(address="local", include_dashboard=False, _node_ip_address=LOOPBACK, **quiet)
+        ray.init(
+            address="local", num_cpus=cores(), include_dashboard=False, object_store_memory=STORE, **quiet
+        )
         return
     try:
-        ray.init(address=address or "auto", **quiet)
-    except (ConnectionError, RuntimeError, ValueError) as problem:
-        where = f"at {address}" if address else "(neither $RAY_ADDRESS nor one on this machine)"
-        raise OptionError(
-            f"no Ray cluster can be reached {where}: {' '.join(str(problem).split())}; start one with "
-            "'ray start --head', or let --address local start one on this machine"
-        ) from problem
+        knock(address)
+        ray.init(address=address, **quiet)
+    except (OSError, RuntimeError, ValueError) as problem:
+        reason = " ".join(str(problem).split())
+        raise OptionError(f"no Ray cluster can be reached at {address} ({reason}): {advice}") from problem

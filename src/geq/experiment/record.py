@@ -126,7 +126,8 @@ def add_record(path: Path, record: Record) -> None:
 
     The file is replaced in one step, under a lock, so that several jobs of a cluster can write it.
     """
-    with explained_write_errors(path, "The run itself is kept; call the same command again."):
+    safe = "The run itself is kept; call the same command again."
+    with explained_write_errors(path, safe, "--results"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with exclusively(path.with_name(f".{path.name}.lock")):
             before = path.read_bytes() if path.exists() else b""

@@ -51,15 +51,14 @@ def run_child(arguments: list[str], folder: str, settings: dict[str, str]) -> tu
             # Not one long wait: Ray cancels by an exception, which comes between two steps of Python.
             while process.poll() is None:
                 time.sleep(PAUSE)
-        except BaseException:
-            saved_and_ended(process)
-            raise
+        finally:
+            save_and_end(process)
         printed.seek(0)
         return process.returncode, printed.read()
 
 
-def saved_and_ended(process: subprocess.Popen[bytes]) -> None:
-    """End a child: when its input closes it saves its run first."""
+def save_and_end(process: subprocess.Popen[bytes]) -> None:
+    """End a child that still runs: when its input closes it saves first."""
     assert process.stdin is not None
     process.stdin.close()
     try:

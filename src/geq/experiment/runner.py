@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from geq.error import GeqError
+from geq.error import CheckpointError, GeqError
 from geq.experiment.child import INTERRUPTED
+from geq.experiment.execution import LONGEST_WAIT
 from geq.experiment.experiment import ScaleName
 from geq.experiment.launcher import Launcher, Started
 from geq.experiment.plan import Job, Work, grouped, usable
@@ -47,12 +49,14 @@ class Runner:
         results: folder of the records.
         logs: folder of what the processes print.
         watcher: is told.
+        patience: seconds to wait for a run that another process is making.
     """
 
     launcher: Launcher
     results: Path
     logs: Path
     watcher: Watcher
+    patience: float = LONGEST_WAIT
     failures: dict[str, str] = field(default_factory=dict)
 
     def missing(self, jobs: Iterable[Job]) -> list[Job]:
@@ -84,29 +88,56 @@ class Runner:
         """Run ``jobs``; a failure of one does not stop the others (see ``failures``)."""
         waiting = grouped(jobs)
         active: dict[str, tuple[Work, Started, Path]] = {}
-        with explained_write_errors(self.logs, "Nothing was started."):
-            self.logs.mkdir(parents=True, exist_ok=True)
+        self._check_folders()
+        idle = time.monotonic()
         try:
             while waiting or active:
-                while waiting and len(active) < self.launcher.slots:
-                    work = waiting.pop(0)
+                while len(active) < self.launcher.slots and (work := first_free(waiting)) is not None:
+                    waiting.remove(work)
                     log = self.logs / f"{work.folder.name}.log"
                     active[work.folder.name] = (work, self.launcher.start(work, log), log)
                     self.watcher.started(work)
                 time.sleep(PAUSE)
+                if active:
+                    idle = time.monotonic()
+                elif time.monotonic() - idle > self.patience:
+                    self._give_up(waiting)
+                    return
                 for name, (work, started, log) in list(active.items()):
-                    self.watcher.progressed(work, len(work.folder.epochs()))
+                    self.watcher.progressed(work, finished_epochs(work))
                     code = started.poll()
                     if code is not None:
                         del active[name]
                         self._ended(work, code, log)
         except KeyboardInterrupt:
-            for _, started, _ in active.values():
-                started.stop()
+            self._stop(active)
             for work, _, _ in active.values():
                 for job in work.jobs:
                     self.collect(job)
             raise Interrupted("stopped; every run is saved, and the same command goes on from here") from None
+        except GeqError:
+            self._stop(active)
+            raise
+
+    def _check_folders(self) -> None:
+        """Before hours of work, and not after them: whether the records and logs can be written."""
+        for folder, option in ((self.results, "--results"), (self.logs, "--runs")):
+            with explained_write_errors(folder, "Nothing was started.", option):
+                folder.mkdir(parents=True, exist_ok=True)
+                with tempfile.NamedTemporaryFile(dir=folder, prefix=".", suffix=".tmp"):
+                    pass
+
+    @staticmethod
+    def _stop(active: Mapping[str, tuple[Work, Started, Path]]) -> None:
+        for _, started, _ in active.values():
+            started.stop()
+
+    def _give_up(self, waiting: Iterable[Work]) -> None:
+        for work in waiting:
+            failure = f"another process is writing {work.folder.path}: wait for it, or stop it"
+            self.failures[work.label] = failure
+            self.watcher.started(work)
+            self.watcher.ended(work, failure)
 
     def _ended(self, work: Work, code: int, log: Path) -> None:
         left = [job for job in work.jobs if not self.collect(job)]
@@ -118,3 +149,22 @@ class Runner:
             failure = errors[-1].removeprefix("geq: error: ") if errors else "\n".join([how, *printed])
             self.failures[work.label] = failure
         self.watcher.ended(work, failure)
+
+
+def first_free(waiting: Iterable[Work]) -> Work | None:
+    """The first whose run no other process is making; several commands may share a folder of runs."""
+    return next((work for work in waiting if not in_use(work)), None)
+
+
+def in_use(work: Work) -> bool:
+    try:
+        return work.folder.path.exists() and work.folder.state() == "running"
+    except CheckpointError:
+        return False  # damaged: the process that is to go on with it will say how
+
+
+def finished_epochs(work: Work) -> int:
+    try:
+        return len(work.folder.epochs())
+    except CheckpointError:
+        return 0
