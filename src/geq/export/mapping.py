@@ -12,10 +12,10 @@ import math
 import torch
 from torch import Tensor, nn
 
-from geq.cell import Cell, ClosedFormCell, DeepCell
+from geq.cell import Cell, ClosedFormCell, DeepCell, UnitLayer
 from geq.equilibrium import Equilibrium
 from geq.error import OptionError
-from geq.problem import Gaussian, HiddenProblem, Linear, PatchGaussian, Similarity
+from geq.problem import Conv2d, Gaussian, HiddenProblem, Linear, PatchGaussian, Similarity
 from geq.problem.operator import Operator
 from geq.problem.patch import from_patches, to_patches
 from geq.problem.penalty import per_sample
@@ -43,14 +43,35 @@ class PlainMap(nn.Module):
         return z
 
 
-def apply(operator: Operator, z: Tensor) -> Tensor:
-    """Wz with the folded weight."""
-    return operator.apply_weight(operator.raw_weight, z, operator.bias)
+class Feedback(nn.Module):
+    """W and Wᵀ with a folded weight.
 
+    The adjoint of a convolution is one with its kernel turned round, at which runtimes are faster than at the
+    transposed convolution; the kernel is turned once, here.
+    """
 
-def adjoint(operator: Operator, y: Tensor) -> Tensor:
-    """Wᵀy with the folded weight."""
-    return operator.apply_adjoint(operator.raw_weight, y)
+    turned: Tensor | None
+
+    def __init__(self, operator: Operator) -> None:
+        super().__init__()
+        self.operator = operator
+        convolution = type(operator) is Conv2d
+        turned = operator.raw_weight.detach().flip(2, 3).transpose(0, 1).contiguous() if convolution else None
+        self.register_buffer("turned", turned)
+
+    def forward(self, z: Tensor) -> Tensor:
+        return self.operator.apply_weight(self.operator.raw_weight, z, self.operator.bias)
+
+    def adjoint(self, y: Tensor) -> Tensor:
+        if self.turned is None:
+            return self.operator.apply_adjoint(self.operator.raw_weight, y)
+        return self.operator.apply_weight(self.turned, y)
+
+    def zeros(self, like: Tensor, channels: int) -> Tensor:
+        """A map of zeros with so many channels, on the grid of ``like``."""
+        shape = list(like.shape)
+        shape[self.operator.channel_axis] = channels
+        return like.new_zeros(shape)
 
 
 class Attraction(nn.Module):
@@ -148,8 +169,7 @@ class StateMap(PlainMap):
 
     def __init__(self, problem: HiddenProblem) -> None:
         super().__init__()
-        self.problem_map = problem.penalty
-        self.W, self.U = problem.W, problem.U
+        self.penalty, self.U, self.W = problem.penalty, problem.U, Feedback(problem.W)
         self.acts_on = problem.similarity.acts_on
         self.attraction = attraction_of(problem.similarity, problem.W.raw_weight.dtype)
 
@@ -158,38 +178,44 @@ class StateMap(PlainMap):
         return v, *self.attraction.scale(v)
 
     def start(self, x: Tensor, context: Context) -> State:
-        return zeros_on(self.W, context[0], self.W.in_channels)
+        return self.W.zeros(context[0], self.W.operator.in_channels)
 
     def forward(self, z: State, context: Context) -> State:
         assert isinstance(z, Tensor)
-        u = apply(self.W, z)
+        u = self.W(z)
         if self.acts_on == "features":
-            return self.problem_map.prox(adjoint(self.W, self.attraction(u, *context)))
-        return self.problem_map.prox(self.attraction(z, *context) + adjoint(self.W, u))
+            return self.penalty.prox(self.W.adjoint(self.attraction(u, *context)))
+        return self.penalty.prox(self.attraction(z, *context) + self.W.adjoint(u))
 
 
 class FeatureSpaceMap(StateMap):
     """u ↦ W·A(u), A(u) = prox(Wᵀm(u)): the smaller equation, as in :mod:`geq.cell.closed_form`."""
 
     def start(self, x: Tensor, context: Context) -> State:
-        return zeros_on(self.W, context[0], self.W.out_channels)
+        return self.W.zeros(context[0], self.W.operator.out_channels)
 
     def state(self, z: State, context: Context) -> State:
         assert isinstance(z, Tensor)
         if self.acts_on == "features":
-            return self.problem_map.prox(adjoint(self.W, self.attraction(z, *context)))
-        return self.problem_map.prox(context[0] + adjoint(self.W, z))
+            return self.penalty.prox(self.W.adjoint(self.attraction(z, *context)))
+        return self.penalty.prox(context[0] + self.W.adjoint(z))
 
     def forward(self, z: State, context: Context) -> State:
         state = self.state(z, context)
         assert isinstance(state, Tensor)
-        return apply(self.W, state)
+        return self.W(state)
 
 
-def zeros_on(operator: Operator, like: Tensor, channels: int) -> Tensor:
-    shape = list(like.shape)
-    shape[operator.channel_axis] = channels
-    return like.new_zeros(shape)
+class UnitMap(nn.Module):
+    """z ↦ αWᵀσ(Wz + v) + (1 − α)z."""
+
+    def __init__(self, layer: UnitLayer) -> None:
+        super().__init__()
+        self.W, self.U, self.penalty = Feedback(layer.W), layer.U, layer.penalty
+        self.alpha = float(layer.alpha)
+
+    def forward(self, z: Tensor, v: Tensor) -> Tensor:
+        return z + self.alpha * (self.W.adjoint(self.penalty.prox(self.W(z) + v)) - z)
 
 
 class DeepMap(PlainMap):
@@ -197,23 +223,27 @@ class DeepMap(PlainMap):
 
     def __init__(self, cell: DeepCell) -> None:
         super().__init__()
-        self.cell = cell
-        self.alphas = [float(layer.alpha) for layer in cell.units]
+        self.layers = nn.ModuleList(UnitMap(layer) for layer in cell.units)
+        self.regulariser, self.regulariser_step = cell.regulariser, cell.regulariser_step
+
+    @property
+    def units(self) -> list[UnitMap]:
+        return [layer for layer in self.layers if isinstance(layer, UnitMap)]
 
     def context(self, x: Tensor) -> Context:
-        return tuple(layer.U(x) for layer in self.cell.units)
+        return tuple(layer.U(x) for layer in self.units)
 
     def start(self, x: Tensor, context: Context) -> State:
-        W = self.cell.units[0].W
-        zeros = zeros_on(W, context[0], W.in_channels)
+        W = self.units[0].W
+        zeros = W.zeros(context[0], W.operator.in_channels)
         return x if x.shape[1:] == zeros.shape[1:] else zeros
 
     def forward(self, z: State, context: Context) -> State:
         assert isinstance(z, Tensor)
-        z = self.cell.regularised(z)
-        for layer, v, alpha in zip(self.cell.units, context, self.alphas, strict=True):
-            features = layer.penalty.prox(apply(layer.W, z) + v)
-            z = z + alpha * (adjoint(layer.W, features) - z)
+        if self.regulariser is not None:
+            z = self.regulariser.operator(z, self.regulariser_step)
+        for layer, v in zip(self.units, context, strict=True):
+            z = layer(z, v)
         return z
 
 

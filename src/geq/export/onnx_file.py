@@ -19,7 +19,7 @@ from geq.export.check import MANY_STEPS, TIGHT, Agreement, Runner, compare
 from geq.export.description import Description
 from geq.export.place import put
 from geq.export.portable import PortableNetwork
-from geq.export.quiet import without_noise
+from geq.export.quiet import reason, without_noise
 from geq.export.torch_file import example, trace
 from geq.model.network import Network
 
@@ -73,9 +73,9 @@ def to_onnx(portable: PortableNetwork, description: Description) -> bytes:
                 output_names=OUTPUTS if defaults else OUTPUTS[:1],
             )
     except Exception as problem:  # the exporter has no common class of errors
-        first = (str(problem).strip() or type(problem).__name__).splitlines()[0]
         raise OptionError(
-            f"this network has an operation that torch {torch.__version__} cannot write as ONNX: {first}"
+            f"this network has an operation that torch {torch.__version__} cannot write as ONNX: "
+            f"{reason(problem)}"
         ) from problem
     assert exported is not None
     model = RemoveUnusedNodesPass()(exported.model).model

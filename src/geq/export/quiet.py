@@ -1,4 +1,4 @@
-"""The exporters' own remarks, which are addressed to their developers, kept from the user."""
+"""What exporters say is addressed to their developers: remarks are kept from users, errors cut down."""
 
 from __future__ import annotations
 
@@ -24,3 +24,10 @@ def without_noise() -> Iterator[None]:
         finally:
             for logger, level in zip(loggers, levels, strict=True):
                 logger.setLevel(level)
+
+
+def reason(problem: BaseException) -> str:
+    """The first line of the error that others were made from."""
+    while problem.__cause__ is not None:
+        problem = problem.__cause__
+    return (str(problem).strip() or type(problem).__name__).splitlines()[0]

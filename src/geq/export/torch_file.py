@@ -22,7 +22,7 @@ from geq.export.check import MANY_STEPS, TIGHT, Agreement, Runner, compare
 from geq.export.description import Description
 from geq.export.place import put
 from geq.export.portable import PortableNetwork
-from geq.export.quiet import without_noise
+from geq.export.quiet import reason, without_noise
 from geq.export.trace import BATCH
 from geq.model.network import Network
 
@@ -37,9 +37,9 @@ def trace(module: nn.Module, arguments: tuple[Tensor, ...]) -> Any:
         with torch.no_grad(), without_noise():
             return torch.export.export(module, arguments, dynamic_shapes=shapes, strict=False)
     except Exception as problem:  # the tracer has no common class of errors
-        first = (str(problem).strip() or type(problem).__name__).splitlines()[0]
         raise OptionError(
-            f"this network does something that torch.export cannot trace for any number of images: {first}"
+            "this network does something that torch.export cannot trace for any number of images: "
+            f"{reason(problem)}"
         ) from problem
 
 

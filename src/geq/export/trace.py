@@ -50,7 +50,7 @@ class TracedMap(nn.Module):
 
     def weights(self) -> tuple[Tensor, ...]:
         """What :meth:`evaluate` takes first."""
-        found = {**dict(self.named_parameters()), **dict(self.named_buffers())}
+        found: dict[str, Tensor] = {**dict(self.named_parameters()), **dict(self.named_buffers())}
         return tuple(found[name] for name in self.names)
 
     def evaluate(self, weights: tuple[Tensor, ...], z: State, context: Context) -> State:
