@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -44,6 +51,47 @@ def colour_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, Pat
         ),
         root,
     )
+
+
+@pytest.fixture(scope="session")
+def start(runs: Path) -> Start:
+    """``geq demo`` in its own process, as people start it; it ends with the ``with`` block."""
+
+    @contextmanager
+    def started(*arguments: str, **environment: str) -> Iterator[Demo]:
+        command = [sys.executable, "-m", "geq.cli", "demo", *arguments, "--runs", str(runs), "--port", "0"]
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+        )
+        try:
+            assert process.stdout is not None
+            lines = []
+            while not lines or "http" not in lines[-1]:
+                lines.append(process.stdout.readline())
+                assert lines[-1], f"the server ended before it listened: {lines}"
+            address = re.search(r"http://\S+", lines[-1])
+            assert address is not None
+            yield Demo(process, lines, address[0])
+        finally:
+            process.terminate()
+            process.communicate(timeout=60)
+
+    return started
+
+
+@dataclass(frozen=True)
+class Demo:
+    """A running server, what it printed so far, and where it is."""
+
+    process: subprocess.Popen[str]
+    lines: list[str]
+    address: str
+
+
+Start = Callable[..., AbstractContextManager[Demo]]
 
 
 def finish(folder: RunFolder) -> RunFolder:

@@ -107,5 +107,5 @@ class Exhibit:
             final = None
         reached = None if final is None else headline_of(final, "test")
         if reached is not None:
-            words.append(f"{reached[0]} on its test images {reached[1]:.1f} %")
+            words.append(f"{reached[0]} {reached[1]:.1f} %")
         return ", ".join(words)

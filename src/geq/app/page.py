@@ -270,7 +270,8 @@ def follow(session: Session, controls: Controls, parts: PanelParts, quiet: dict[
         return gr.skip() if found is None else found.settling
 
     gr.on([parts.way.input, parts.branch.input], turn, asked, [parts.step, parts.settling], **quiet)
-    parts.step.input(move, asked, parts.settling, trigger_mode="always_last", **quiet)
+    # Also where a change moves it to the end, so that slider and picture agree whoever answers last.
+    parts.step.change(move, asked, parts.settling, trigger_mode="always_last", **quiet)
 
 
 def distortion_of(values: tuple[Any, ...]) -> Distortion:

@@ -10,6 +10,7 @@ from geq.command.option import parse
 from geq.error import MissingExtraError
 
 if TYPE_CHECKING:
+    from geq.training.option import TrainOptions
     from geq.training.run import RunFolder
 
 SUMMARY = """Open a web page that shows what a trained network says about images, and why.
@@ -41,12 +42,13 @@ def main(arguments: list[str]) -> int:
     from geq.app.collection import gathered
     from geq.app.server import LOCAL, checked_port, served
     from geq.app.session import Session
+    from geq.training.option import TrainOptions
     from geq.training.run import RunFolder
 
     port = checked_port(asked.host, asked.port)
     named = [RunFolder.find(name, asked.runs) for name in (asked.run, asked.beside) if name is not None]
     if not named:
-        named = [default_or_trained(asked.runs)]
+        named = [default_or_trained(TrainOptions(runs=asked.runs))]
     collection = gathered(named, asked.runs, asked.data_root)
     names = [name for name, folder in collection.folders.items() if folder in named]
     for name in names:
@@ -78,20 +80,21 @@ def wait_for_the_end() -> None:
         signal.signal(signal.SIGTERM, before)
 
 
-def default_or_trained(runs: str) -> RunFolder:
-    """The newest finished run, the shipped network, or one that is trained now."""
+def default_or_trained(options: TrainOptions) -> RunFolder:
+    """The newest finished run, the shipped network, or one that is trained now with these options."""
     from geq.app.collection import default_run
 
-    found = default_run(runs)
+    found = default_run(options.runs)
     if found is not None:
         return found
     from rich.console import Console
 
     from geq.training.fit import train
-    from geq.training.option import TrainOptions
 
     console = Console()
-    console.print(f"no finished run in {runs}/: training a small one first, about a minute", highlight=False)
-    outcome = train(TrainOptions(runs=runs), console)
+    console.print(
+        f"no finished run in {options.runs}/: training a small one first, about a minute", highlight=False
+    )
+    outcome = train(options, console)
     assert outcome is not None  # one process trains
     return outcome.folder

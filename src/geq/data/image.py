@@ -55,7 +55,7 @@ def read_mask(path: Path) -> UInt8[np.ndarray, "h w"]:
 
 def _open(source: Path | io.BytesIO, what: str) -> Image.Image:
     try:
-        from PIL import Image
+        from PIL import Image, UnidentifiedImageError
     except ImportError as error:
         raise MissingExtraError.naming("pillow", "vision", "reading image files") from error
     if isinstance(source, Path) and not source.is_file():
@@ -73,6 +73,10 @@ def _open(source: Path | io.BytesIO, what: str) -> Image.Image:
             picture.load()
     except DataError:
         raise
+    except UnidentifiedImageError as error:  # its own words describe the object that was read
+        raise DataError(
+            f"{what} is not an image that can be read: it has no known format; use PNG or JPEG"
+        ) from error
     except Exception as error:  # Pillow's decoders raise whatever the damage made them stumble over
         raise DataError(f"{what} is not an image that can be read: {error}; remove or replace it") from error
     return picture
