@@ -58,6 +58,9 @@ def results_of(folder: Path) -> dict[tuple[str, int], object]:
     }
 
 
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
+
+
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The address of a cluster on this machine; a token of its own keeps everyone else out."""
@@ -135,16 +138,16 @@ def test_a_cluster_makes_the_records_that_processes_make(cluster: str, tmp_path:
 @pytest.mark.nightly
 def test_interrupted_it_saves_and_goes_on(tmp_path: Path) -> None:
     pytest.importorskip("ray")
-    chosen = ("--only", "resnet,geq", "--workers", "2")
+    chosen = ("--only", "resnet,geq", "--seeds", "2", "--workers", "2")
     here, there = tmp_path / "here", tmp_path / "there"
     subprocess.run(command(here, *chosen), check=True, timeout=500)
     on_ray = command(there, *chosen, "--launcher", "ray", "--address", "local")
     process = subprocess.Popen(on_ray, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    until(lambda: bool(list((there / "runs").glob("geq*/last.ckpt"))), process)
+    until(lambda: bool(list((there / "runs").glob("*/tensorboard"))), process)
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=300) == ("", "")
     assert process.returncode == 130
-    assert ("geq", 0) not in records_of(there), "it was not interrupted in the middle"
+    assert len(records_of(there)) < 4, "it was not interrupted in the middle"
     assert processes(str(there / "runs")) == {}, "a training outlived its cluster"
     subprocess.run(on_ray, check=True, timeout=500)
     assert results_of(there) == results_of(here)
@@ -158,17 +161,18 @@ def test_a_task_that_dies_is_told_and_the_others_go_on(cluster: str, tmp_path: P
     )
 
     def trainings() -> list[int]:
-        return [pid for pid in processes(f"{EXPERIMENT}/mopteq") if pid != process.pid]
+        """Of this test, and of no other that may run at the same time."""
+        return [pid for pid in processes(str(tmp_path / "runs")) if pid != process.pid]
 
     until(lambda: bool(trainings()), process)
     (training,) = trainings()
-    status = Path(f"/proc/{training}/status").read_text()
-    worker = int(status.split("PPid:")[1].split()[0])
+    worker = int(Path(f"/proc/{training}/status").read_text().split("PPid:")[1].split()[0])
+    assert Path(f"/proc/{worker}/comm").read_text().startswith("ray::")
     os.kill(worker, signal.SIGKILL)
     _, errors = process.communicate(timeout=500)
     assert process.returncode == 1
-    assert "geq-table-1a mopteq, seed 0 failed: the cluster's task died" in " ".join(errors.split())
-    assert set(records_of(tmp_path)) == {("resnet", 0)}
+    assert "geq-table-1a resnet, seed 0 failed: the cluster's task died" in " ".join(errors.split())
+    assert set(records_of(tmp_path)) == {("mopteq", 0)}
     subprocess.run([*on_ray, "--address", cluster], check=True, timeout=500)
     assert set(records_of(tmp_path)) == {("resnet", 0), ("mopteq", 0)}
 
