@@ -114,6 +114,6 @@ def test_trainings_are_shared() -> None:
         for job in plan(EXPERIMENTS[name], "small", 2, "runs")
     ]
     works = grouped(jobs)
-    assert len(works) == 2 * 4
+    assert len(works) == 2 * 5
     assert len({job.config_hash for job in works[-1].jobs}) == len(works[-1].jobs)
-    assert len(jobs) == 2 * (4 + 4 + 3)
+    assert len(jobs) == 2 * (5 + 4 + 3)

@@ -1,0 +1,126 @@
+"""What the study measures of a run's equilibria, on the images that were held out for choices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from geq.cell.base import State
+from geq.data.dataset import Dataset
+from geq.equilibrium import Equilibrium
+from geq.experiment.measurement import Metrics
+from geq.model.network import Network
+from geq.training.evaluation import evaluate
+from geq.training.fit import seed_everything
+from geq.training.ingredient import build_model, evaluation_loader, open_split
+from geq.training.probe import probe
+from geq.training.run import RunFolder
+from geq.training.thread import limited_threads
+
+
+def held_out(folder: RunFolder) -> Dataset:
+    """The validation images of a run; the test images of one that has none."""
+    options = folder.options()
+    return open_split(options, "val" if options.validation else "test")
+
+
+@dataclass(frozen=True)
+class Validated:
+    """Accuracy in % on the validation images at the end of the training, as the run's log has it."""
+
+    def measure(self, folder: RunFolder) -> Metrics:
+        last = folder.epochs()[-1]
+        return {"validation_accuracy": last.get("validation_accuracy", last.get("test_accuracy"))}
+
+
+@dataclass(frozen=True)
+class Equilibria:
+    """Feedback ‖Wz‖/‖Ux + b‖, evaluations, β, γ, and what became of γ, q and the rank of W_h since the start;
+    means over the branches.
+
+    Args:
+        images: first ones of the held-out images.
+    """
+
+    images: int = 256
+
+    def measure(self, folder: RunFolder) -> Metrics:
+        options, dataset = folder.options(), held_out(folder)
+        loader = evaluation_loader(dataset, batch_size=self.images, statistics=folder.data().statistics)
+        images, _ = next(iter(loader))
+        trained = Network.from_pretrained(folder.model)
+        seed_everything(options.seed)
+        fresh = build_model(options, folder.data())
+        with limited_threads(options, trained):
+            now, before = (list(probe(model, images).values()) for model in (trained, fresh))
+        found: Metrics = {
+            "feedback": mean(branch.feedback for branch in now),
+            "gamma": mean(branch.gamma for branch in now),
+            "beta_mean": mean(None if b.attention is None else float(b.attention.mean()) for b in now),
+            "evaluations": folder.epochs()[-1].get("solver_steps"),
+        }
+        pairs = list(zip(now, before, strict=True))
+        found["gamma_growth"] = mean(ratio(n.gamma, b.gamma) for n, b in pairs)
+        found["distance_kept"] = mean(ratio(n.distance, b.distance) for n, b in pairs)
+        rank = mean(ratio(n.rank, b.rank) for n, b in pairs)
+        found["rank_kept"] = None if rank is None else 100 * rank
+        return {name: value for name, value in found.items() if value is not None}
+
+
+def ratio(now: float | None, before: float | None) -> float | None:
+    return None if now is None or not before else now / before
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+@dataclass(frozen=True)
+class CutOff:
+    """Accuracy in % with every equilibrium cut off after its first evaluations, and what that loses.
+
+    Trained to the end of the iteration and tested after one step: where nothing is lost, the network is a
+    feed-forward one in disguise.
+
+    Args:
+        evaluations: of the map, from z = 0.
+    """
+
+    evaluations: int = 1
+
+    def measure(self, folder: RunFolder) -> Metrics:
+        model, dataset = Network.from_pretrained(folder.model), held_out(folder)
+        loader = evaluation_loader(dataset, statistics=folder.data().statistics)
+        with limited_threads(folder.options(), model):
+            whole = evaluate(model, loader).accuracy
+            with cut_off(model, self.evaluations):
+                cut = evaluate(model, loader).accuracy
+        return {"cut_accuracy": cut, "cut_loss": whole - cut}
+
+
+@contextmanager
+def cut_off(model: Network, evaluations: int) -> Iterator[None]:
+    """The model whose equilibria are replaced by so many plain evaluations of their maps."""
+    layers = list(model.equilibria().values())
+    for layer in layers:
+        layer.forward = cut(layer, evaluations)  # type: ignore[method-assign,assignment]
+    try:
+        yield
+    finally:
+        for layer in layers:
+            del layer.forward  # the class's own again
+
+
+def cut(layer: Equilibrium, evaluations: int) -> Callable[[Tensor], State]:
+    def forward(x: Tensor) -> State:
+        fn = layer.cell.at(layer.cell.inject(x))
+        z = fn.start(None)
+        for _ in range(evaluations):
+            z = fn(z)
+        return fn.state(z)
+
+    return forward

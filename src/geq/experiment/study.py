@@ -1,0 +1,60 @@
+"""What the experiments of the study share: is it the Gaussian, and what makes it work?
+
+Every choice is made by validation images, which are held out of the training images; test images are for the
+finalists (``study-final``). All runs are small: minutes of one core.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from geq.experiment.claim import Claim
+from geq.experiment.equilibrium_measurement import Validated
+from geq.experiment.experiment import Arm, Measurement, Metric, Scale
+from geq.experiment.recipe import SMALL, smoke
+
+VALIDATION = Metric("validation_accuracy", "validation")
+FEEDBACK = Metric("feedback", "‖Wz‖/‖Ux + b‖", "", 3)
+EVALUATIONS = Metric("evaluations", "evaluations", "", 1, lower_is_better=True)
+GROWTH = Metric("gamma_growth", "growth of γ", "", 2, lower_is_better=True)
+RANK = Metric("rank_kept", "rank of W_h kept")
+DISTANCE = Metric("distance_kept", "q, last by first", "", 3)
+BETA = Metric("beta_mean", "mean β", "", 3)
+
+
+def geq_arm(label: str, *override: str, model: str = "geq_small", **changes: Any) -> Arm:
+    """A setting of a small network; at scale smoke, of the tiny one."""
+    options = {"override": list(override), **changes}
+    tiny = model.replace("small_200k", "small").replace("small", "tiny")
+    return Arm(label, {"smoke": {"model": tiny, **options}, "small": {"model": model, **options}})
+
+
+def control_arm(*override: str, **changes: Any) -> Arm:
+    arm = geq_arm("γ = 0", "gamma=zero", *override, **changes)
+    return Arm(arm.label, arm.options, arm.measurements, control=True)
+
+
+def studied(
+    data: str, train_size: int, epochs: int, *measurements: Measurement, note: str = "", **changes: Any
+) -> dict[Any, Scale]:
+    """Both scales of a study: 5,000 of the training images judge, and the end of the training is measured."""
+    recipe = {
+        **SMALL,
+        "data": data,
+        "train_size": train_size,
+        "validation": 5000,
+        "epochs": epochs,
+        "evaluate_every": epochs,
+        **changes,
+    }
+    said = f"{train_size:,} training images of {data}, {epochs} epochs, judged by 5,000 others"
+    found = (Validated(), *measurements)
+    return {
+        "smoke": smoke(*found),
+        "small": Scale(recipe, f"{said}; {note}" if note else said, found, seeds=3),
+    }
+
+
+def better(text: str, one: str, other: str, metric: Metric = VALIDATION, **changes: Any) -> Claim:
+    """A question of ours."""
+    return Claim(text, one, other, metric.key, lower_is_better=metric.lower_is_better, ours=True, **changes)

@@ -1,0 +1,51 @@
+"""Study, question 1: does the paper's γ collapse, why, and what holds it off?
+
+    geq reproduce study-collapse --scale small
+
+Time: about 8 minutes of one core for a run at scale small, 40 minutes for a seed.
+
+The paper sets γ = 0.2/M with M the smallest distance of a patch and does not say whether the gradient passes
+through M. If it does not, γ undoes what the gradient does to the distances: these shrink without end, γ
+grows, and W_h loses rank. Compared here: that rule, the same with the gradient through M, γ from the median
+at the equilibrium (no gradient either), a learned γ, and the γ = 0 control.
+"""
+
+from __future__ import annotations
+
+from geq.experiment.equilibrium_measurement import Equilibria
+from geq.experiment.experiment import Experiment
+from geq.experiment.study import (
+    BETA,
+    DISTANCE,
+    GROWTH,
+    RANK,
+    VALIDATION,
+    better,
+    control_arm,
+    geq_arm,
+    studied,
+)
+
+EXPERIMENT = Experiment(
+    name="study-collapse",
+    title="What becomes of γ in training",
+    source="study 1",
+    opening=__doc__ or "",
+    arms={
+        "detached": geq_arm("γ = 0.2/M, M held fixed", "gamma=paper_detached"),
+        "through": geq_arm("γ = 0.2/M, gradient through M", "gamma=paper"),
+        "median": geq_arm("γ = 0.2/median at z*", "gamma=median"),
+        "learned": geq_arm("γ learned (default)"),
+        "control": control_arm(),
+    },
+    metrics=(VALIDATION, GROWTH, DISTANCE, RANK, BETA),
+    claims=(
+        better("With M held fixed, γ grows more than a learned γ does", "learned", "detached", GROWTH),
+        better("With M held fixed, W_h loses rank", "learned", "detached", RANK),
+        better("A learned γ is better than the paper's with M held fixed", "learned", "detached"),
+        better("The gradient through M helps", "through", "detached"),
+        better("A learned γ is better than the paper's", "learned", "through"),
+        better("A learned γ is better than the median's", "learned", "median"),
+    ),
+    scales=studied("cifar10", 20_000, 8, Equilibria()),
+)
