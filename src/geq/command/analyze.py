@@ -5,11 +5,11 @@ Results are kept in the run's folder as ``analysis/NAME.json``.
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Any
 
-from geq.command.option import parse
+from geq.command.option import add_json, parse
+from geq.command.terminal import BAD, GOOD, WARNING, console_for, print_json
 from geq.error import OptionError
 
 SUMMARY = """Analyse the trained network of a run: what its weights prove, and how the theory's bounds fare.
@@ -80,7 +80,7 @@ def declare(parser: Any) -> None:
         "--attack_restarts", type=int, default=usual.attack_restarts, help="attack: starts of PGD"
     )
     parser.add_argument("--data_root", type=str | None, default=None, help="folder of the datasets")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    add_json(parser)
 
 
 def main(arguments: list[str]) -> int:
@@ -114,7 +114,7 @@ def main(arguments: list[str]) -> int:
         bars.close()
     if asked.json:
         mapping = {name: result.as_mapping()["values"] for name, result in results.items()}
-        print(json.dumps(mapping, indent=2, ensure_ascii=False, allow_nan=False))
+        print_json(mapping)
     else:
         print(f"kept in {folder.path / 'analysis'}")
     return 0
@@ -181,16 +181,13 @@ class Bars:
 
 def show(name: str, result: Any, new: bool) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     from geq.analysis.part import PARTS
 
-    colours = {"violated": "bold red", "holds": "green", "yes": "green", "not proved": "yellow"}
-    console = Console()
-    if not console.is_terminal:
-        console.width = max(console.width, 160)  # a file has no width of its own
+    colours = {"violated": BAD, "holds": GOOD, "yes": GOOD, "not proved": WARNING}
+    console = console_for(width=160)
     kept = "" if new else " (kept from before; --again computes it anew)"
     console.print(f"[bold]{name}[/bold] · {PARTS[name].summary}{kept}", highlight=False, soft_wrap=True)
     for data in result.tables:

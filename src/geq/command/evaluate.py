@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
-from geq.command.option import add_inference, chosen_inference, parse
+from geq.command.option import add_inference, add_json, chosen_inference, parse
+from geq.command.terminal import console_for, print_json
 
 SUMMARY = """Measure the trained network of a run on a dataset.
 
@@ -44,7 +44,7 @@ def declare(parser: Any) -> None:
         help="changes the speed; the result only with a regulariser that compares the samples of a batch",
     )
     add_inference(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    add_json(parser)
 
 
 def main(arguments: list[str]) -> int:
@@ -69,7 +69,7 @@ def main(arguments: list[str]) -> int:
         result = task_class(model, dataset).evaluate(model, batches, options)
     values = {"run": folder.title, "data": options.data, "split": asked.split, **result.as_mapping()}
     if asked.json:
-        print(json.dumps(values, indent=2))
+        print_json(values)
     else:
         show(values)
     return 0
@@ -77,7 +77,6 @@ def main(arguments: list[str]) -> int:
 
 def show(values: dict[str, Any]) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, show_header=False)
@@ -92,7 +91,7 @@ def show(values: dict[str, Any]) -> None:
         table.add_row("solver steps", f"{values['steps']:.2f}")
         table.add_row("worst residual", f"{values['residual']:.1e}")
         table.add_row("not converged", f"{100 * values['unconverged']:.2f} %")
-    console = Console()
+    console = console_for()
     console.print(f"{values['run']} on {values['data']} ({values['split']})", highlight=False, soft_wrap=True)
     console.print(table)
     if "class_iou" in values:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from geq.command.option import parse
+from geq.command.option import add_json, parse
+from geq.command.terminal import console_for, print_json
 from geq.error import CheckpointError, GeqError, OptionError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def declare(parser: Any) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of random directions, where the way has none")
     parser.add_argument("--runs", type=str, default="runs", help="folder that holds the runs")
     parser.add_argument("--data_root", type=str | None, default=None, help="folder of the datasets")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    add_json(parser)
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def main(arguments: list[str]) -> int:
         except GeqError as problem:
             outcome.error = str(problem)
     if asked.json:
-        print(json.dumps([as_mapping(o) for o in outcomes], indent=2, ensure_ascii=False, allow_nan=False))
+        print_json([as_mapping(o) for o in outcomes])
     else:
         show(outcomes)
     return 1 if any(outcome.error is not None for outcome in outcomes) else 0
@@ -251,12 +251,9 @@ def as_mapping(outcome: Outcome) -> dict[str, Any]:
 
 def show(outcomes: list[Outcome]) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
-    if not console.is_terminal:
-        console.width = max(console.width, 120)
+    console = console_for(width=120)
     table = Table(box=box.SIMPLE_HEAD)
     left = ("image", "run", "class", "saliency for")
     for title in ("image", "run", "class", "confidence", "saliency for", "evaluations", "residual"):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from geq.command.option import parse
+from geq.command.option import add_json, parse
+from geq.command.terminal import console_for, print_json
 from geq.error import CheckpointError, OptionError
 
 SUMMARY = """Write the trained network of a run as an ONNX file, as a torch.export file, or both.
@@ -42,7 +42,7 @@ def declare(parser: Any) -> None:
     parser.add_argument("--images", type=int, default=64, help="number of images of the comparison")
     parser.add_argument("--runs", type=str, default="runs", help="folder that holds the runs")
     parser.add_argument("--data_root", type=str | None, default=None, help="folder of the datasets")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    add_json(parser)
 
 
 def main(arguments: list[str]) -> int:
@@ -85,7 +85,7 @@ def main(arguments: list[str]) -> int:
             if not asked.json:
                 show(results[-1], source)
     if asked.json:
-        print(json.dumps({"run": str(folder.path), "compared_on": source, "files": results}, indent=2))
+        print_json({"run": str(folder.path), "compared_on": source, "files": results})
     return 0
 
 
@@ -133,9 +133,8 @@ def chosen_files(folder: Path, asked: Any) -> dict[str, Path]:
 
 
 def show(result: dict[str, Any], source: str) -> None:
-    from rich.console import Console
 
-    console = Console()
+    console = console_for()
 
     def line(text: str) -> None:
         console.print(text, highlight=False, soft_wrap=True)

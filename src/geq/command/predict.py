@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from geq.command.option import add_inference, chosen_inference, parse
+from geq.command.option import add_inference, add_json, chosen_inference, parse
+from geq.command.terminal import console_for, print_json
 from geq.error import OptionError
 
 SUMMARY = """Classify image files with the trained network of a run, or label their pixels.
@@ -29,7 +29,7 @@ def declare(parser: Any) -> None:
         "--output", type=str | None, default=None, help="folder for masks; the default is beside each image"
     )
     add_inference(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    add_json(parser)
 
 
 def main(arguments: list[str]) -> int:
@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> int:
             {name: str(value) if isinstance(value, Path) else value for name, value in asdict(p).items()}
             for p in predictions
         ]
-        print(json.dumps({"predictions": rows, "certificates": certificates}, indent=2, ensure_ascii=False))
+        print_json({"predictions": rows, "certificates": certificates})
     else:
         show(predictions)
         show_certificates(certificates)
@@ -93,7 +93,6 @@ def solver_cells(p: Any) -> tuple[str, str, str]:
 
 def show_labels(predictions: list[Any]) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD)
@@ -102,15 +101,14 @@ def show_labels(predictions: list[Any]) -> None:
     for p in predictions:
         second = f"{p.second} {100 * p.second_confidence:.1f} %" if p.second is not None else "–"
         table.add_row(str(p.path), p.label, f"{100 * p.confidence:.1f} %", second, *solver_cells(p))
-    Console().print(table)
+    console_for().print(table)
 
 
 def show_scenes(predictions: list[Any]) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    console = console_for()
     table = Table(box=box.SIMPLE_HEAD)
     for title in ("image", "classes", "steps", "residual", "converged"):
         table.add_column(title, justify="left" if title in ("image", "classes") else "right")
@@ -124,8 +122,7 @@ def show_scenes(predictions: list[Any]) -> None:
 
 
 def show_certificates(certificates: dict[str, str]) -> None:
-    from rich.console import Console
 
-    console = Console()
+    console = console_for()
     for name, certificate in certificates.items():
         console.print(f"{name}: {certificate}", highlight=False, soft_wrap=True)

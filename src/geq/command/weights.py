@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-from geq.command.option import parse
+from geq.command.option import add_json, parse
+from geq.command.terminal import console_for, print_json
 from geq.error import OptionError
 
 SUMMARY = """List the trained networks that come with geq, print the card of one, or pack a finished run like
@@ -37,7 +37,7 @@ def declare(parser: Any) -> None:
     parser.add_argument("--force", action="store_true", help="with --pack: replace a folder of this name")
     parser.add_argument("--runs", type=str, default="runs", help="folder that holds the runs")
     parser.add_argument("--data_root", type=str | None, default=None, help="folder of the datasets")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables, for scripts")
+    add_json(parser)
 
 
 def main(arguments: list[str]) -> int:
@@ -56,7 +56,6 @@ def main(arguments: list[str]) -> int:
 
 
 def pack_run(asked: Any) -> None:
-    from rich.console import Console
 
     from geq.command.analyze import Bars
     from geq.training.run import RunFolder
@@ -77,9 +76,9 @@ def pack_run(asked: Any) -> None:
     finally:
         bars.close()
     if asked.json:
-        print(json.dumps({"folder": str(folder), "card": card.as_mapping()}, indent=2, ensure_ascii=False))
+        print_json({"folder": str(folder), "card": card.as_mapping()})
         return
-    console = Console()
+    console = console_for()
     console.print(f"wrote  {folder}  ({disk_size(folder):,} bytes)", highlight=False, soft_wrap=True)
     console.print(
         f"accuracy {card.test.accuracy:.2f} %   ECE {card.calibration.ece:.2f} %   under corruption "
@@ -91,7 +90,6 @@ def pack_run(asked: Any) -> None:
 
 
 def show_card(name: str, as_json: bool) -> None:
-    from rich.console import Console
     from rich.markdown import Markdown
 
     from geq.model.shipped import shipped_folder
@@ -100,9 +98,9 @@ def show_card(name: str, as_json: bool) -> None:
 
     card = read_card(shipped_folder(name))
     if as_json:
-        print(json.dumps(card.as_mapping(), indent=2, ensure_ascii=False))
+        print_json(card.as_mapping())
         return
-    console = Console()
+    console = console_for()
     text = without_head(card_text(card))
     if console.is_terminal:
         console.print(Markdown(text))
@@ -112,7 +110,6 @@ def show_card(name: str, as_json: bool) -> None:
 
 def show_list(as_json: bool) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     from geq.model.shipped import shipped_folder
@@ -132,7 +129,7 @@ def show_list(as_json: bool) -> None:
         for card in shipped_cards()
     ]
     if as_json:
-        print(json.dumps(rows, indent=2, ensure_ascii=False))
+        print_json(rows)
         return
     table = Table(
         box=box.SIMPLE_HEAD,
@@ -153,7 +150,5 @@ def show_list(as_json: bool) -> None:
             f"{row['corruption_accuracy']:.2f} %",
             f"{row['bytes'] / 1000:.0f} kB",
         )
-    console = Console()
-    if not console.is_terminal:
-        console.width = max(console.width, 100)  # a file has no width of its own
+    console = console_for(width=100)
     console.print(table)
