@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,22 @@ def on_config(config: MkDocsConfig, **rest: Any) -> MkDocsConfig:
 def on_files(files: Files, config: MkDocsConfig, **rest: Any) -> Files:
     for name, path in outside_pages().items():
         files.append(File.generated(config, name, content=path.read_text(encoding="utf-8") + appendix(name)))
+    files.append(File.generated(config, "report.html", content=report()[0]))
     return files
+
+
+@cache
+def report() -> tuple[str, str]:
+    """The page of ``geq report`` on our records, and its tables of claims and results as Markdown."""
+    from geq.experiment.plan import usable
+    from geq.experiment.registry import EXPERIMENTS
+    from geq.report.page import page, sections
+    from geq.report.source import gather
+
+    evidence = gather(str(ROOT / "results"), EXPERIMENTS, usable)
+    parts = sections(evidence)
+    tables = [table.markdown() for part in parts if part.anchor in ("claims", "results", "cost") for table in part.tables]
+    return page(evidence, parts), "\n\n".join(tables)
 
 
 def appendix(name: str) -> str:
@@ -82,6 +98,8 @@ def on_page_markdown(markdown: str, page: Page, **rest: Any) -> str:
             return link[0]
         return f"]({posixpath.relpath(target, posixpath.dirname(name) or '.')}{link[2] or ''})"
 
+    if name == "results.md":
+        markdown += "\n" + report()[1]
     parts = FENCE.split(markdown)
     return "".join(part if part.startswith("```") else LINK.sub(on_site, part) for part in parts)
 
