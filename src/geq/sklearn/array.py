@@ -14,15 +14,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy
+from numpy.typing import NDArray
 
 from geq.error import InputError, OptionError
+
+Array = NDArray[Any]
 
 MOST_CHANNELS = 4
 
 
-def channels_first(
-    images: numpy.ndarray[Any, Any], channel_axis: int | None
-) -> numpy.ndarray[Any, numpy.dtype[Any]]:
+def channels_first(images: Array, channel_axis: int | None) -> Array:
     """``(n, c, h, w)`` from any of the image layouts.
 
     Args:
@@ -49,9 +50,7 @@ def channels_first(
     return images if channel_axis == 1 else numpy.moveaxis(images, channel_axis, 1)
 
 
-def unflattened(
-    table: numpy.ndarray[Any, Any], image_shape: Sequence[int]
-) -> numpy.ndarray[Any, numpy.dtype[Any]]:
+def unflattened(table: Array, image_shape: Sequence[int]) -> Array:
     """The rows of a table as images of ``image_shape``."""
     shape = tuple(int(side) for side in image_shape)
     if len(shape) not in (2, 3) or min(shape) < 1:
@@ -63,14 +62,12 @@ def unflattened(
     return table.reshape(len(table), *shape)
 
 
-def as_rows(data: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, numpy.dtype[Any]]:
+def as_rows(data: Array) -> Array:
     """What is standardised: a table by column, images by channel."""
     return data if data.ndim == 2 else numpy.moveaxis(data, 1, -1).reshape(-1, data.shape[1])
 
 
-def from_rows(
-    rows: numpy.ndarray[Any, Any], like: numpy.ndarray[Any, Any]
-) -> numpy.ndarray[Any, numpy.dtype[Any]]:
+def from_rows(rows: Array, like: Array) -> Array:
     """The inverse of :func:`as_rows`, in the shape of ``like``."""
     if like.ndim == 2:
         return rows

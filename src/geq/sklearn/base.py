@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy
 import torch
@@ -21,13 +21,10 @@ from torch import Tensor
 from geq.error import CheckedOptions, InputError
 from geq.model.network import EquilibriumReport
 from geq.problem import WellPosedness
-from geq.sklearn.array import as_rows, channels_first, from_rows, unflattened
+from geq.sklearn.array import Array, as_rows, channels_first, from_rows, unflattened
 from geq.sklearn.loop import Rows, schedule, training_net
 from geq.sklearn.network import EstimatorNetwork, ImageNetwork, Layers, TabularNetwork
 from geq.sklearn.option import check_number, check_whole
-
-Array = numpy.ndarray[Any, Any]
-Estimator = TypeVar("Estimator", bound="EquilibriumEstimator")
 
 TABLE_WIDTH, IMAGE_WIDTH = 64, 32
 
@@ -188,10 +185,10 @@ class EquilibriumEstimator(BaseEstimator, metaclass=CheckedOptions):
         with self._seeded():
             if self.image_shape_ is None:
                 network: EstimatorNetwork = TabularNetwork(
-                    layers, data.shape[1], self.width or TABLE_WIDTH, outputs
+                    layers, data.shape[1], int(self.width or TABLE_WIDTH), outputs
                 )
             else:
-                network = ImageNetwork(layers, self.image_shape_, self.width or IMAGE_WIDTH, outputs)
+                network = ImageNetwork(layers, self.image_shape_, int(self.width or IMAGE_WIDTH), outputs)
         return network.to(self._dtype)
 
     def _train(self, network: EstimatorNetwork, data: Array, target: Tensor, weight: Array) -> None:
@@ -199,9 +196,13 @@ class EquilibriumEstimator(BaseEstimator, metaclass=CheckedOptions):
         seed = self._random_state.randint(2**31 - 1)
         split = ValidSplit(self.validation_fraction, stratified=self.classify, random_state=seed)
         callbacks = schedule(
-            self.max_iter, self.n_iter_no_change, self.tol, self.early_stopping, self.verbose
+            int(self.max_iter),
+            int(self.n_iter_no_change),
+            float(self.tol),
+            self.early_stopping,
+            int(self.verbose),
         )
-        self.net_ = self._net(network, self.max_iter, callbacks, split if self.early_stopping else None)
+        self.net_ = self._net(network, int(self.max_iter), callbacks, split if self.early_stopping else None)
         self._streams = False
         self._run(data, target, weight)
         self.loss_curve_ = list(self.net_.history[:, "train_loss"])
@@ -223,9 +224,9 @@ class EquilibriumEstimator(BaseEstimator, metaclass=CheckedOptions):
             network,
             classify=self.classify,
             epochs=epochs,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
+            batch_size=int(self.batch_size),
+            learning_rate=float(self.learning_rate),
+            weight_decay=float(self.weight_decay),
             callbacks=callbacks,
             train_split=split,
             device=self.device,

@@ -12,7 +12,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length
 
 from geq.error import InputError, OptionError
-from geq.sklearn.base import Array, EquilibriumEstimator
+from geq.sklearn.array import Array
+from geq.sklearn.base import EquilibriumEstimator
 from geq.sklearn.layer import GaussianEstimator, LinearKernelEstimator
 
 Classifier = TypeVar("Classifier", bound="EquilibriumClassifier")
@@ -108,9 +109,9 @@ class EquilibriumClassifier(ClassifierMixin, EquilibriumEstimator):
 class GEQClassifier(EquilibriumClassifier, GaussianEstimator):
     """A classifier around one Gaussian equilibrium (GEQ), for tables and images.
 
-    Table: inputs, standardised → :class:`~geq.GEQLinear` → layer norm → linear. Images: convolution(s) →
-    :class:`~geq.GEQ2d` → norm, ReLU → 4×4 average pool → linear. The fixed point is differentiated
-    implicitly; AdamW with a learning rate that falls to zero by a cosine.
+    Table: inputs, standardised → :class:`~geq.GEQLinear` → layer norm → linear, plus a linear map of the
+    inputs. Images: convolution(s) → :class:`~geq.GEQ2d` → norm, ReLU → 4×4 average pool → linear.
+    The fixed point is differentiated implicitly; AdamW with a learning rate that falls to 0 by a cosine.
 
     Args:
         width: entries (channels) of the state; default 64 for tables, 32 for images.

@@ -20,9 +20,9 @@ class LinearKernelEstimator(EquilibriumEstimator):
             return OptEqLinear(
                 inputs,
                 width,
-                norm=OperatorNorm(self.bound),
-                tol=self.solver_tol,
-                max_steps=self.max_steps,
+                norm=OperatorNorm(float(self.bound)),
+                tol=float(self.solver_tol),
+                max_steps=int(self.max_steps),
                 on_failure=self.on_failure,
             )
 
@@ -30,10 +30,10 @@ class LinearKernelEstimator(EquilibriumEstimator):
             return OptEq2d(
                 inputs,
                 width,
-                norm=OperatorNorm(self.bound),
+                norm=OperatorNorm(float(self.bound)),
                 normalise_input=False,
-                tol=self.solver_tol,
-                max_steps=self.max_steps,
+                tol=float(self.solver_tol),
+                max_steps=int(self.max_steps),
                 on_failure=self.on_failure,
             )
 
@@ -98,9 +98,9 @@ class GaussianEstimator(EquilibriumEstimator):
                 inputs,
                 width,
                 gamma=ExpectedGamma(self.gamma, self.learn_gamma),
-                norm=OperatorNorm(self.bound),
-                tol=self.solver_tol,
-                max_steps=self.max_steps,
+                norm=OperatorNorm(float(self.bound)),
+                tol=float(self.solver_tol),
+                max_steps=int(self.max_steps),
                 on_failure=self.on_failure,
             )
 
@@ -110,10 +110,10 @@ class GaussianEstimator(EquilibriumEstimator):
                 width,
                 hidden=width,
                 gamma=ExpectedGamma(self.gamma, self.learn_gamma),
-                norm=OperatorNorm(self.bound),
+                norm=OperatorNorm(float(self.bound)),
                 normalise_input=False,
-                tol=self.solver_tol,
-                max_steps=self.max_steps,
+                tol=float(self.solver_tol),
+                max_steps=int(self.max_steps),
                 on_failure=self.on_failure,
             )
 

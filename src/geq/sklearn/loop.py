@@ -32,7 +32,7 @@ class Rows(Dataset[Any]):
     def __getitem__(self, index: int) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         return self.x[index], (self.target[index], self.weight[index])
 
-    def __getitems__(self, indices: Sequence[int]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    def __getitems__(self, indices: Sequence[Any]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         rows = torch.as_tensor(indices)
         return self.x[rows], (self.target[rows], self.weight[rows])
 

@@ -43,10 +43,11 @@ class EstimatorNetwork(nn.Module):
 
 
 class TabularNetwork(EstimatorNetwork):
-    """x → equilibrium → layer norm → linear.
+    """linear(norm(equilibrium(x))) + linear(x).
 
     The equilibrium's own U embeds the features; its state is small where the kernel sees outliers, so a norm
-    over the state's entries follows.
+    over the state's entries follows. It bounds what the head can say, so a linear map of x, which starts at
+    0, is added: what is linear in the data needs no equilibrium, and may grow with x.
     """
 
     def __init__(self, layers: Layers, features: int, width: int, outputs: int) -> None:
@@ -54,9 +55,11 @@ class TabularNetwork(EstimatorNetwork):
         self.equilibrium = layers.linear(features, width)
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, outputs)
+        self.direct = nn.Linear(features, outputs, bias=False)
+        nn.init.zeros_(self.direct.weight)
 
     def forward(self, x: Float[Tensor, "batch features"]) -> Float[Tensor, "batch outputs"]:
-        return self.head(self.norm(self.equilibrium(x)))
+        return self.head(self.norm(self.equilibrium(x))) + self.direct(x)
 
 
 class ImageNetwork(EstimatorNetwork):

@@ -14,7 +14,9 @@ def check_whole(name: str, value: Any, least: int = 1) -> None:
         raise OptionError(f"{name} must be a whole number of at least {least}: got {value!r}")
 
 
-def check_number(name: str, value: Any, low: float, high: float = math.inf, including: bool = False) -> None:
+def check_number(
+    name: str, value: Any, low: float | int, high: float | int = math.inf, including: bool = False
+) -> None:
     """Refuse what is not a finite number in (low, high), or in [low, high) where ``including``."""
     good = isinstance(value, Real) and math.isfinite(value) and value < high
     if not good or not (value >= low if including else value > low):

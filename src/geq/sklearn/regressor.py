@@ -12,7 +12,7 @@ from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.validation import check_consistent_length
 
 from geq.error import InputError
-from geq.sklearn.base import Array
+from geq.sklearn.array import Array
 from geq.sklearn.layer import GaussianEstimator
 
 Regressor = TypeVar("Regressor", bound="GEQRegressor")
