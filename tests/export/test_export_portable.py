@@ -34,7 +34,6 @@ FAMILIES: list[tuple[str, dict[str, Any]]] = [
     ("deep_opteq_tiny", {"activation": "elu", "learn_alpha": True}),
     ("deep_opteq_tiny", {"regulariser": "sparsity"}),
     ("mdeq_tiny", {}),
-    ("node_tiny", {}),
     ("resnet_tiny", {}),
     ("dnn_tiny", {}),
 ]
@@ -134,6 +133,8 @@ def test_half_precision_weights_are_solved_in_single() -> None:
 def test_what_cannot_be_exported_says_why() -> None:
     with pytest.raises(OptionError, match="Fourier"):
         portable(create_model("mon_tiny"))
+    with pytest.raises(OptionError, match="torchdiffeq"):
+        portable(create_model("node_tiny"))
     with pytest.raises(OptionError, match="depends on the other images"):
         portable(create_model("deep_opteq_tiny", regulariser="decorrelation"))
     with pytest.raises(OptionError, match="depends on the other images"):

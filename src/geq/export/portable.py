@@ -27,6 +27,7 @@ from geq.export.trace import BATCH, TracedMap
 from geq.gradient import SAM, Unrolled
 from geq.model.mon import Mon
 from geq.model.network import Network
+from geq.model.node import NeuralODE
 from geq.solver.state import Layout, Packing, State, parts_of
 from geq.training.tolerance import measured_failures
 
@@ -201,6 +202,11 @@ def refuse(network: Network) -> None:
         raise OptionError(
             "monDEQ iterates in the Fourier domain, with complex numbers, for which ONNX has no operators, "
             "and with an inverse per frequency: it cannot be exported; use it from Python"
+        )
+    if isinstance(network, NeuralODE):
+        raise OptionError(
+            "a Neural ODE is solved by torchdiffeq, which looks at values to choose its steps and so cannot be "
+            "traced: it cannot be exported; use it from Python"
         )
     for name, layer in network.equilibria().items():
         gradient = layer.gradient
