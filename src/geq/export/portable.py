@@ -205,8 +205,8 @@ def refuse(network: Network) -> None:
         )
     if isinstance(network, NeuralODE):
         raise OptionError(
-            "a Neural ODE is solved by torchdiffeq, which looks at values to choose its steps and so cannot be "
-            "traced: it cannot be exported; use it from Python"
+            "a Neural ODE is solved by torchdiffeq, which looks at values to choose its steps and so cannot "
+            "be traced: it cannot be exported; use it from Python"
         )
     for name, layer in network.equilibria().items():
         gradient = layer.gradient
