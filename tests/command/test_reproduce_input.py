@@ -106,10 +106,13 @@ def unwritable(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("odd", [False, True], ids=["without permission", "where nothing can be made"])
 def test_results_that_cannot_be_written_are_told_before_the_work(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    odd: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    results = unwritable(tmp_path) / "results"
+    if odd and not Path("/proc").is_dir():
+        pytest.skip("no such place here")
+    results = Path("/proc/results") if odd else unwritable(tmp_path) / "results"
     chosen = ["geq-table-1a", "--scale", "smoke", "--only", "resnet"]
     where = ["--results", str(results), "--runs", str(tmp_path / "runs")]
     assert main(["reproduce", *chosen, *where]) == 2

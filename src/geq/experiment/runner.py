@@ -121,11 +121,17 @@ class Runner:
 
     def _check_folders(self) -> None:
         """Before hours of work, and not after them: whether the records and logs can be written."""
+        safe = "Nothing was started."
         for folder, option in ((self.results, "--results"), (self.logs, "--runs")):
-            with explained_write_errors(folder, "Nothing was started.", option):
-                folder.mkdir(parents=True, exist_ok=True)
-                with tempfile.NamedTemporaryFile(dir=folder, prefix=".", suffix=".tmp"):
-                    pass
+            try:
+                with explained_write_errors(folder, safe, option):
+                    folder.mkdir(parents=True, exist_ok=True)
+                    with tempfile.NamedTemporaryFile(dir=folder, prefix=".", suffix=".tmp"):
+                        pass
+            except OSError as problem:
+                raise CheckpointError(
+                    f"{folder} cannot be written ({problem.strerror}): choose another with {option}. {safe}"
+                ) from problem
 
     @staticmethod
     def _stop(active: Mapping[str, tuple[Work, Started, Path]]) -> None:
