@@ -12,7 +12,7 @@ from geq.cli import COMMANDS, main
 from geq.command.shell import WRITERS, quoted
 from geq.command.syntax import Syntax, whole_syntax
 from geq.data.registry import dataset_names
-from geq.experiment.registry import EXPERIMENTS
+from geq.experiment.registry import EXPERIMENTS, GROUPS
 from geq.model.registry import list_models
 
 
@@ -69,7 +69,7 @@ def test_names(script: Path, tmp_path: Path) -> None:
     assert proposed(script, tmp_path, "train", "--model", "geq_t") == list_models("geq_t*")
     assert proposed(script, tmp_path, "train", "--seed", "3", "--data", "") == list(dataset_names())
     assert proposed(script, tmp_path, "show", "") == list_models()
-    assert proposed(script, tmp_path, "reproduce", "") == [*EXPERIMENTS, "all"]
+    assert proposed(script, tmp_path, "reproduce", "") == [*EXPERIMENTS, *GROUPS]
     assert proposed(script, tmp_path, "data", "check", "digits", "cifar") == ["cifar10", "cifar100"]
     assert "small/geq_cifar10" in proposed(script, tmp_path, "train", "--preset", "small/")
     assert proposed(script, tmp_path, "completion", "z") == ["zsh"]

@@ -25,9 +25,13 @@ On a cluster with SLURM, let an array share the work: '#SBATCH --array=1-16' and
 
 
 def declare(parser: Any) -> None:
-    parser.usage = "geq reproduce [NAME|all] [options]"
+    parser.usage = "geq reproduce [NAME|all|study] [options]"
     parser.add_argument(
-        "name", type=str | None, nargs="?", default=None, help="experiment, or 'all'; without: list them"
+        "name",
+        type=str | None,
+        nargs="?",
+        default=None,
+        help="experiment, 'all' tables and figures of the papers, or our 'study'; without: list them",
     )
     parser.add_argument(
         "--scale",
@@ -139,14 +143,14 @@ def warn(text: str, console: Any) -> None:
 
 
 def chosen_experiments(name: str, scale: ScaleName) -> list[Experiment]:
-    from geq.experiment.registry import EXPERIMENTS, find_experiment
+    from geq.experiment.registry import EXPERIMENTS, GROUPS, find_experiment
 
-    if name != "all":
-        if name not in EXPERIMENTS:
-            raise unknown_name("experiment", name, [*EXPERIMENTS, "all"])
-        find_experiment(name).scale(scale)
-        return [find_experiment(name)]
-    return [experiment for experiment in EXPERIMENTS.values() if scale in experiment.scales]
+    if name in GROUPS:
+        return [experiment for experiment in GROUPS[name].values() if scale in experiment.scales]
+    if name not in EXPERIMENTS:
+        raise unknown_name("experiment", name, [*EXPERIMENTS, *GROUPS])
+    find_experiment(name).scale(scale)
+    return [find_experiment(name)]
 
 
 def chosen_arms(only: str | None, experiments: list[Experiment], scale: ScaleName) -> set[str] | None:

@@ -155,9 +155,9 @@ def presets() -> Iterable[str]:
 
 
 def experiments() -> Iterable[str]:
-    from geq.experiment.registry import EXPERIMENTS
+    from geq.experiment.registry import EXPERIMENTS, GROUPS
 
-    return (*EXPERIMENTS, "all")
+    return (*EXPERIMENTS, *GROUPS)
 
 
 def arms() -> Iterable[str]:

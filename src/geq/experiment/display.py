@@ -113,4 +113,7 @@ def show_list(console: Any) -> None:
             time,
         )
     console.print(table)
-    console.print("geq reproduce NAME [--scale smoke|small|paper]; 'all' is all of them", highlight=False)
+    console.print(
+        "geq reproduce NAME [--scale smoke|small|paper]; 'all' is all of the papers', 'study' all of ours",
+        highlight=False,
+    )

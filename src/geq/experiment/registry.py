@@ -22,10 +22,13 @@ from geq.experiment import (
     opteq_table_8,
     opteq_table_9,
     opteq_table_10,
+    study_collapse,
+    study_feedback,
+    study_gamma,
 )
 from geq.experiment.experiment import Experiment
 
-_MODULES = (
+_PAPERS = (
     geq_table_1a,
     geq_table_1b,
     geq_table_2a,
@@ -46,8 +49,18 @@ _MODULES = (
     opteq_table_10,
 )
 
-EXPERIMENTS: dict[str, Experiment] = {module.EXPERIMENT.name: module.EXPERIMENT for module in _MODULES}
-"""In the order of the papers."""
+_STUDY = (study_collapse, study_feedback, study_gamma)
+
+PAPERS: dict[str, Experiment] = {module.EXPERIMENT.name: module.EXPERIMENT for module in _PAPERS}
+"""Tables and figures, in the order of the papers."""
+
+STUDY: dict[str, Experiment] = {module.EXPERIMENT.name: module.EXPERIMENT for module in _STUDY}
+"""Our own questions."""
+
+EXPERIMENTS: dict[str, Experiment] = {**PAPERS, **STUDY}
+
+GROUPS: dict[str, dict[str, Experiment]] = {"all": PAPERS, "study": STUDY}
+"""Names that stand for several."""
 
 
 def find_experiment(name: str) -> Experiment:

@@ -46,6 +46,7 @@ EXPERIMENT = Experiment(
         better("The gradient through M helps", "through", "detached"),
         better("A learned γ is better than the paper's", "learned", "through"),
         better("A learned γ is better than the median's", "learned", "median"),
+        better("A learned γ is better than γ = 0", "learned", "control"),
     ),
     scales=studied("cifar10", 20_000, 8, Equilibria()),
 )
