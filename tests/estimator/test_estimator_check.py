@@ -10,10 +10,13 @@ from sklearn.utils.estimator_checks import check_estimator, parametrize_with_che
 
 from geq.sklearn import GEQClassifier, GEQRegressor, OptEqClassifier
 
-# Fewer epochs: the checks fit some hundred times.
-ESTIMATORS = [GEQClassifier(max_iter=30), OptEqClassifier(max_iter=30), GEQRegressor(max_iter=30)]
+# Fewer epochs, at a higher learning rate: the checks fit some hundred times.
+ESTIMATORS = [
+    kind(max_iter=15, learning_rate=0.03) for kind in (GEQClassifier, OptEqClassifier, GEQRegressor)
+]
 
 
+@pytest.mark.slow  # together, not one by one
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @parametrize_with_checks(ESTIMATORS)
 def test_check(estimator: Any, check: Any) -> None:

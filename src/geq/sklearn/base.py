@@ -24,7 +24,7 @@ from geq.problem import WellPosedness
 from geq.sklearn.array import Array, as_rows, channels_first, from_rows, unflattened
 from geq.sklearn.loop import Rows, schedule, training_net
 from geq.sklearn.network import EstimatorNetwork, ImageNetwork, Layers, TabularNetwork
-from geq.sklearn.option import check_number, check_whole
+from geq.sklearn.option import check_number, check_whole, stores_anything
 
 TABLE_WIDTH, IMAGE_WIDTH = 64, 32
 
@@ -38,6 +38,7 @@ class EquilibriumEstimator(BaseEstimator, metaclass=CheckedOptions):
     ``n_iter_`` (epochs) and ``loss_curve_`` (training loss of each).
     """
 
+    @stores_anything
     def __init__(
         self,
         *,

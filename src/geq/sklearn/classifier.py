@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import numpy
 import torch
 from sklearn.base import ClassifierMixin
-from sklearn.utils import column_or_1d
+from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length
 
@@ -86,6 +86,7 @@ class EquilibriumClassifier(ClassifierMixin, EquilibriumEstimator):
         data = self._read(X, reset)
         labels = column_or_1d(y, warn=True)
         check_consistent_length(data, labels)
+        assert_all_finite(labels, input_name="y")
         check_classification_targets(labels)
         return data, labels
 

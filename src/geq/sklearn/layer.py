@@ -10,6 +10,7 @@ from geq.problem import OperatorNorm
 from geq.sklearn.base import EquilibriumEstimator
 from geq.sklearn.gamma import ExpectedGamma
 from geq.sklearn.network import Layers
+from geq.sklearn.option import stores_anything
 
 
 class LinearKernelEstimator(EquilibriumEstimator):
@@ -43,6 +44,7 @@ class LinearKernelEstimator(EquilibriumEstimator):
 class GaussianEstimator(EquilibriumEstimator):
     """z = σ(e^{−γ‖r‖²}Wᵀr), r = Ux + b − Wz (GEQ eq. 5–6); per patch for images (eq. 16)."""
 
+    @stores_anything
     def __init__(
         self,
         *,

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar, no_type_check
 
 from geq.error import OptionError
+
+Constructor = TypeVar("Constructor", bound=Callable[..., None])
+
+
+def stores_anything(constructor: Constructor) -> Constructor:
+    """Exempt a constructor from checks of types at run time, and from those alone.
+
+    scikit-learn's contract is that it stores what it is given, of whatever type.
+    """
+    return no_type_check(constructor)
 
 
 def check_whole(name: str, value: Any, least: int = 1) -> None:
