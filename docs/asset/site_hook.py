@@ -70,7 +70,12 @@ def report() -> tuple[str, str]:
 
     evidence = gather(str(ROOT / "results"), EXPERIMENTS, usable)
     parts = sections(evidence)
-    tables = [table.markdown() for part in parts if part.anchor in ("claims", "results", "cost") for table in part.tables]
+    tables = [
+        table.markdown()
+        for part in parts
+        if part.anchor in ("claims", "results", "cost")
+        for table in part.tables
+    ]
     return page(evidence, parts), "\n\n".join(tables)
 
 
