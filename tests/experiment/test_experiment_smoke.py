@@ -13,17 +13,20 @@ import pytest
 from geq.experiment.cost import expected_work
 from geq.experiment.plan import grouped, plan, usable
 from geq.experiment.record import read_records, record_path
-from geq.experiment.registry import EXPERIMENTS, PAPERS
+from geq.experiment.registry import PAPERS
 from geq.training.ingredient import open_split
 
 GEQ = [sys.executable, "-m", "geq.cli"]
+
+NOT_ON_DIGITS = {"unknown_accuracy", "test_top5"}
+"""Metrics that need classes which nobody trained on, or more than ten of them: digits have neither."""
 
 BUDGET = 20 * 60.0
 """CPU-seconds for all of it: ten minutes on two cores."""
 
 
 def test_it_is_planned_to_be_short() -> None:
-    jobs = [job for experiment in EXPERIMENTS.values() for job in plan(experiment, "smoke", 1, "runs")]
+    jobs = [job for experiment in PAPERS.values() for job in plan(experiment, "smoke", 1, "runs")]
     works = grouped(jobs)
     assert sum(map(expected_work, works)) < BUDGET
     assert len(works) < len(jobs), "experiments must share what they train alike"
@@ -46,7 +49,7 @@ def test_everything_runs_and_is_reported(tmp_path: Path) -> None:
     there = {row["name"] for row in found["experiments"]}
     assert there | set(found["left_out"]) == set(PAPERS)
     for name, reason in found["left_out"].items():
-        data = {job.options.data for job in plan(EXPERIMENTS[name], "smoke", 1, tmp_path)}
+        data = {job.options.data for job in plan(PAPERS[name], "smoke", 1, tmp_path)}
         assert any(f"geq data fetch {one}" in reason for one in data), reason
     assert done.returncode == (1 if found["left_out"] else 0), done.stderr
     for name in there:
@@ -54,14 +57,14 @@ def test_everything_runs_and_is_reported(tmp_path: Path) -> None:
         assert complaints == []
         used, outdated = usable(name, "smoke", records)
         assert outdated == []
-        assert {record.arm for record in used} == set(EXPERIMENTS[name].arms_at("smoke"))
-        shown = {metric.key for metric in EXPERIMENTS[name].metrics}
+        assert {record.arm for record in used} == set(PAPERS[name].arms_at("smoke"))
+        shown = {metric.key for metric in PAPERS[name].metrics} - NOT_ON_DIGITS
         measured = {key for record in used for key in record.metrics}
         assert shown <= measured, f"{name}: nobody measured {shown - measured}"
     page = tmp_path / "report.html"
     subprocess.run([*GEQ, "report", str(tmp_path / "results"), "--output", str(page), "--quiet"], check=True)
     text = page.read_text()
-    assert all(EXPERIMENTS[name].title in text for name in there)
+    assert all(PAPERS[name].title in text for name in there)
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     assert spent < BUDGET, f"{spent / 60:.1f} CPU-minutes"
 
@@ -70,7 +73,7 @@ def test_digits_need_no_download() -> None:
     """All but the street scenes run wherever the package does."""
     needed = {
         name: {job.options.data for job in plan(experiment, "smoke", 1, "runs")}
-        for name, experiment in EXPERIMENTS.items()
+        for name, experiment in PAPERS.items()
     }
     assert {name for name, data in needed.items() if data != {"digits"}} == {"opteq-table-10"}
-    assert len(open_split(plan(EXPERIMENTS["geq-table-1a"], "smoke", 1, "r")[0].options, "test")) == 360
+    assert len(open_split(plan(PAPERS["geq-table-1a"], "smoke", 1, "r")[0].options, "test")) == 360
