@@ -47,7 +47,7 @@ def result_of(record: Record) -> dict[str, object]:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_killed_in_the_middle_it_ends_with_the_undisturbed_result(tmp_path: Path) -> None:
     chosen = ("--only", "resnet,geq", "--seeds", "2", "--workers", "1")
     whole, killed = tmp_path / "whole", tmp_path / "killed"

@@ -23,6 +23,8 @@ NAMES = list_models()
 TINY = [name for name in NAMES if "_tiny" in name]
 SMALL = [name for name in NAMES if "_small" in name and "_200k" not in name and "imagenet" not in name]
 LARGE = [name for name in NAMES if name not in TINY + SMALL]
+SLOWEST = ("mon_cifar_854k",)
+"""Minutes for the simplest test, and built like a smaller one."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,15 @@ def prepared(name: str) -> Subject:
 
 
 @pytest.fixture(
-    scope="module", params=[*TINY, *SMALL, *(pytest.param(name, marks=pytest.mark.slow) for name in LARGE)]
+    scope="module",
+    params=[
+        *TINY,
+        *SMALL,
+        *(
+            pytest.param(name, marks=pytest.mark.nightly if name in SLOWEST else pytest.mark.slow)
+            for name in LARGE
+        ),
+    ],
 )
 def subject(request: pytest.FixtureRequest) -> Subject:
     """Made once for all tests of a model: the first solve of a large one takes seconds."""

@@ -99,7 +99,7 @@ def until(condition: Callable[[], bool], process: subprocess.Popen[str], seconds
         time.sleep(0.05)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_cluster_makes_the_records_that_processes_make(cluster: str, tmp_path: Path) -> None:
     assert cluster.startswith("127.0.0.1:")
     chosen = ("--only", "resnet,mopteq", "--workers", "2")

@@ -124,8 +124,13 @@ def test_images_that_do_not_converge_are_reported(exported: Any, digits: torch.T
     assert torch.from_numpy(logits[[0, 2]]).isfinite().all()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name == "geq_small" else pytest.mark.nightly)
+        for name in SMALL
+    ],
+)
 def test_small_networks_agree(name: str, tmp_path: Path) -> None:
     network = create_model(name)
     network.train()(torch.randn(16, *network.input_shape))

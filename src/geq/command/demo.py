@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from geq.command.option import parse
@@ -53,9 +55,11 @@ def main(arguments: list[str]) -> int:
     names = [name for name, folder in collection.folders.items() if folder in named]
     for name in names:
         collection.exhibit(name)  # what cannot be shown is an error here, and not on the page
-    with served(
-        Session(collection), names[0], names[-1] if len(names) > 1 else None, asked.host, port, asked.open
-    ) as address:
+    second = names[-1] if len(names) > 1 else None
+    with (
+        served(Session(collection), names[0], second, asked.host, port, asked.open) as address,
+        asked_to_end() as end,
+    ):
         if asked.host not in LOCAL:
             print(
                 f"warning: everybody who reaches {asked.host} can use this page and upload images to it; "
@@ -63,21 +67,22 @@ def main(arguments: list[str]) -> int:
                 flush=True,
             )
         print(f"{' and '.join(names)}: {address}   (Ctrl-C ends it)", flush=True)
-        wait_for_the_end()
+        end.wait()
         print("stopped")
     return 0
 
 
-def wait_for_the_end() -> None:
-    """Until Ctrl-C, or until the process is asked to end; either way uploaded files are removed."""
+@contextmanager
+def asked_to_end() -> Iterator[threading.Event]:
+    """Set by Ctrl-C, or by a request to the process to end; either way uploaded files are removed then."""
     end = threading.Event()
-    before = signal.signal(signal.SIGTERM, lambda *_: end.set())
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(one, lambda *_: end.set()) for one in signals]
     try:
-        end.wait()
-    except KeyboardInterrupt:
-        pass
+        yield end
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for one, handler in zip(signals, before, strict=True):
+            signal.signal(one, handler)
 
 
 def default_or_trained(options: TrainOptions) -> RunFolder:
