@@ -1,0 +1,30 @@
+"""The claims in the README are those that the records give."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from geq.experiment.plan import usable
+from geq.experiment.registry import EXPERIMENTS
+from geq.report.page import sections
+from geq.report.source import gather
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def rows(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("|")]
+
+
+def test_readme_shows_what_the_records_say() -> None:
+    evidence = gather(str(ROOT / "results"), EXPERIMENTS, usable)
+    assert evidence.complaints == []
+    claims = next(part for part in sections(evidence) if part.anchor == "claims")
+    made = rows(claims.tables[0].markdown())
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = rows(page.partition("## What holds")[2].partition("\n## ")[0])
+    assert shown[:2] == made[:2]
+    assert set(shown) <= set(made)
+    judged = [row for row in made if "GEQ table 1a" in row]
+    assert judged
+    assert set(judged) <= set(shown), "the first table is shown whole, whatever came out"
