@@ -18,7 +18,7 @@ def rows(text: str) -> list[str]:
 
 def test_readme_shows_what_the_records_say() -> None:
     evidence = gather(str(ROOT / "results"), EXPERIMENTS, usable)
-    assert evidence.complaints == []
+    assert not evidence.complaints
     claims = next(part for part in sections(evidence) if part.anchor == "claims")
     made = rows(claims.tables[0].markdown())
     page = (ROOT / "README.md").read_text(encoding="utf-8")
