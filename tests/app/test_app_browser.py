@@ -125,6 +125,7 @@ def test_click_on_an_image_shows_that_image(
             picture = session.gallery("patches").pictures[number]
             seen.page.locator("#gallery button").nth(number).click()
             seen.wait("#answer-a h3", f"test image {picture.index} of digits")
+        assert seen.errors == []
 
 
 def test_upload_is_classified(program: Any, address: str, tmp_path: Path) -> None:
@@ -164,7 +165,9 @@ def test_file_beyond_the_limit_is_refused(
         seen.give(tmp_path / "large.png")
         seen.wait("body", "exceed the maximum allowed size of 10.0 Mb")
         seen.page.locator("#gallery button").nth(3).click()
-        seen.wait("#answer-a h3", f"test image {session.gallery('patches').pictures[3].index} ")
+        shown = session.gallery("patches").pictures[3].index
+        seen.wait("#answer-a h3", f"test image {shown} ")
+        assert "large.png" not in seen.text("#answer-a")
 
 
 def test_sliders_disturb_the_image_and_undo_brings_it_back(

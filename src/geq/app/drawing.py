@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 from typing import Any
 
@@ -12,6 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 from geq.analysis.saliency import stretched
+from geq.report.figure import embedded_png
 from geq.report.markup import Markup, element
 
 SMOOTH = 192
@@ -24,8 +24,7 @@ def drawn(pixels: UInt8[np.ndarray, "h w 3"], words: str, sharp: bool = True) ->
     """An ``img`` element; ``sharp`` shows each pixel as a square however large it is drawn."""
     buffer = io.BytesIO()
     Image.fromarray(np.ascontiguousarray(pixels)).save(buffer, "PNG")
-    address = f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
-    return element("img", "", {"src": address, "alt": words, "class": "sharp" if sharp else "smooth"})
+    return embedded_png(buffer.getvalue(), words, "sharp" if sharp else "smooth")
 
 
 def coloured(

@@ -6,6 +6,7 @@ finalists (``study-final``). All runs are small: minutes of one core.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from geq.experiment.claim import Claim
@@ -29,9 +30,8 @@ def geq_arm(label: str, *override: str, model: str = "geq_small", **changes: Any
     return Arm(label, {"smoke": {"model": tiny, **options}, "small": {"model": model, **options}})
 
 
-def control_arm(*override: str, **changes: Any) -> Arm:
-    arm = geq_arm("γ = 0", "gamma=zero", *override, **changes)
-    return Arm(arm.label, arm.options, arm.measurements, control=True)
+def control_arm(*override: str, label: str = "γ = 0") -> Arm:
+    return replace(geq_arm(label, "gamma=zero", *override), control=True)
 
 
 def studied(

@@ -21,10 +21,6 @@ CONTROLS = {"control-0.95": 0.95, "control-1.4": 1.4, "control-2.5": 2.5}
 LOSS = Metric("cut_loss", "lost by the cut", "points")
 
 
-def labelled(arm: Arm, label: str) -> Arm:
-    return Arm(label, arm.options, arm.measurements, arm.control)
-
-
 EXPERIMENT = Experiment(
     name="study-feedback",
     title="Strength of the feedback",
@@ -41,7 +37,7 @@ EXPERIMENT = Experiment(
             {"small": {"model": "geq_small", "override": ["bound=1.4", "mid_channels=[48,48,48]"]}},
         ),
         **{
-            name: labelled(control_arm(f"bound={bound:g}"), f"γ = 0, ‖W‖ ≤ {bound:g}")
+            name: control_arm(f"bound={bound:g}", label=f"γ = 0, ‖W‖ ≤ {bound:g}")
             for name, bound in CONTROLS.items()
         },
     },

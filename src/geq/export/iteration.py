@@ -19,10 +19,7 @@ from torch import Tensor
 from geq.error import OptionError
 from geq.export.elimination import solve_positive
 from geq.solver import Anderson, Picard, Solver
-from geq.solver.fixed_point import BLOW_UP
-
-ABSOLUTE = 1e-15
-"""The absolute tolerance of ``fixed_point``; it serves solutions that are exactly zero."""
+from geq.solver.fixed_point import ABSOLUTE, BLOW_UP
 
 Memory = tuple[Tensor, ...]
 

@@ -40,10 +40,11 @@ def gallery(figures: list[Figure]) -> Markup:
     return element("div", [figure.html() for figure in figures], {"class": "gallery"})
 
 
-def embedded_png(content: bytes, alternative: str) -> Markup:
-    """A PNG that is part of the page."""
+def embedded_png(content: bytes, alternative: str, kind: str | None = None) -> Markup:
+    """A PNG that is part of the page, with a class for its style if ``kind`` is given."""
     encoded = base64.b64encode(content).decode("ascii")
-    return element("img", "", {"src": f"data:image/png;base64,{encoded}", "alt": alternative})
+    attributes = {"src": f"data:image/png;base64,{encoded}", "alt": alternative}
+    return element("img", "", attributes if kind is None else {**attributes, "class": kind})
 
 
 def legend(labels: list[str], filled: bool = False) -> Markup:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from geq.error import CheckedOptions, InputError
 from geq.model.network import EquilibriumReport
-from geq.problem import WellPosedness
+from geq.problem import OperatorNorm, WellPosedness
 from geq.sklearn.array import Array, as_rows, channels_first, from_rows, unflattened
 from geq.sklearn.loop import Rows, schedule, training_net
 from geq.sklearn.network import EstimatorNetwork, ImageNetwork, Layers, TabularNetwork
@@ -94,6 +94,15 @@ class EquilibriumEstimator(BaseEstimator, metaclass=CheckedOptions):
     def _layers(self) -> Layers:
         """The equilibrium, for tables and for images."""
         raise NotImplementedError
+
+    def _solving(self) -> dict[str, Any]:
+        """The options that every equilibrium layer has."""
+        return {
+            "norm": OperatorNorm(float(self.bound)),
+            "tol": float(self.solver_tol),
+            "max_steps": int(self.max_steps),
+            "on_failure": self.on_failure,
+        }
 
     @property
     def network_(self) -> EstimatorNetwork:

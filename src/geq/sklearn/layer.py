@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from geq.layer import GEQ2d, GEQLinear, OptEq2d, OptEqLinear
-from geq.problem import OperatorNorm
 from geq.sklearn.base import EquilibriumEstimator
 from geq.sklearn.gamma import ExpectedGamma
 from geq.sklearn.network import Layers
@@ -21,21 +20,15 @@ class LinearKernelEstimator(EquilibriumEstimator):
             return OptEqLinear(
                 inputs,
                 width,
-                norm=OperatorNorm(float(self.bound)),
-                tol=float(self.solver_tol),
-                max_steps=int(self.max_steps),
-                on_failure=self.on_failure,
+                **self._solving(),
             )
 
         def conv(inputs: int, width: int) -> OptEq2d:
             return OptEq2d(
                 inputs,
                 width,
-                norm=OperatorNorm(float(self.bound)),
                 normalise_input=False,
-                tol=float(self.solver_tol),
-                max_steps=int(self.max_steps),
-                on_failure=self.on_failure,
+                **self._solving(),
             )
 
         return Layers(linear, conv)
@@ -100,10 +93,7 @@ class GaussianEstimator(EquilibriumEstimator):
                 inputs,
                 width,
                 gamma=ExpectedGamma(self.gamma, self.learn_gamma),
-                norm=OperatorNorm(float(self.bound)),
-                tol=float(self.solver_tol),
-                max_steps=int(self.max_steps),
-                on_failure=self.on_failure,
+                **self._solving(),
             )
 
         def conv(inputs: int, width: int) -> GEQ2d:
@@ -112,11 +102,8 @@ class GaussianEstimator(EquilibriumEstimator):
                 width,
                 hidden=width,
                 gamma=ExpectedGamma(self.gamma, self.learn_gamma),
-                norm=OperatorNorm(float(self.bound)),
                 normalise_input=False,
-                tol=float(self.solver_tol),
-                max_steps=int(self.max_steps),
-                on_failure=self.on_failure,
+                **self._solving(),
             )
 
         return Layers(linear, conv)

@@ -16,6 +16,9 @@ from geq.solver.base import Solver
 from geq.solver.solution import Solution, Status
 from geq.solver.state import Packing, State, check_image, check_start, parts_of
 
+ABSOLUTE = 1e-15
+"""The absolute tolerance where none is given; it serves solutions that are exactly zero."""
+
 BLOW_UP = 1e8
 """A sample whose ‖f(z) − z‖ exceeds this many times its first value has diverged."""
 
@@ -28,7 +31,7 @@ def fixed_point(
     solver: Solver[Any],
     *,
     tol: float = 1e-3,
-    abs_tol: float = 1e-15,
+    abs_tol: float = ABSOLUTE,
     max_steps: int = 50,
     on_failure: str = "raise",
     trace: bool = False,
