@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONHASHSEED ?= 0
 
-.PHONY: run test nightly smoke check lint bench docs clean
+.PHONY: run test nightly smoke stress check lint bench docs clean
 
 run: .venv ## train the embedded default (GEQ on scikit-learn's digits) and draw it
 	$(BIN)/geq train
@@ -17,6 +17,9 @@ nightly: .venv ## what takes too long for every day: the whole contract of the l
 
 smoke: .venv ## every table and figure of the papers, end to end, at the smallest scale
 	$(BIN)/geq reproduce all --scale smoke --results results --runs runs
+
+stress: .venv ## attacks on everything, the short form: what was tried, what was survived
+	GEQ_TORCH_THREADS=1 $(BIN)/python -m stress
 
 check: .venv ## what to run before each commit: lint, types, fast tests
 	$(MAKE) lint

@@ -10,6 +10,7 @@ import sys
 from importlib import import_module
 
 from geq.error import GeqError, unknown_name
+from geq.interruption import interruptible
 
 COMMANDS: dict[str, str] = {
     "train": "train a network (without options: a small GEQ on digits), or resume a run",
@@ -61,7 +62,8 @@ INTERRUPTED, BROKEN_PIPE = 130, 141
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; every error that is meant for a person is a line on the error stream."""
     try:
-        status = run(sys.argv[1:] if arguments is None else arguments)
+        with interruptible():
+            status = run(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()  # a pipe that is closed shows itself here, and not at the end of the interpreter
         return status
     except GeqError as error:

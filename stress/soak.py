@@ -1,0 +1,97 @@
+"""A long training, whose memory must stay flat.
+
+The training is one that is useful anyway: a network that ships. Its process and those it starts are looked at
+every few seconds; the slope is fitted to what follows the first tenth, in which caches and pools fill.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+from stress.part import Row
+
+SHORT = ["--preset", "quick", "--epochs", "12", "--threads", "1", "--picture", "false"]
+LONG = ["--preset", "ship/geq_cifar10", "--epochs", "30", "--threads", "1", "--picture", "false"]
+LIMIT = 20.0
+"""MB per hour that may be noise: the allocator's, and of pages that the evaluation touches late."""
+
+
+def run(short: bool, seed: int) -> Iterator[Row]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield soak(SHORT if short else LONG, Path(folder), every=0.5 if short else 10.0, seed=seed)
+
+
+def soak(options: list[str], runs: Path, every: float, seed: int = 0) -> Row:
+    """Train with ``geq train`` and these options, and watch."""
+    command = [sys.executable, "-m", "geq.cli", "train", *options, "--seed", str(seed), "--runs", str(runs)]
+    begun = time.monotonic()
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    seconds, megabytes = [], []
+    while process.poll() is None:
+        held = resident(process.pid)
+        if held:
+            seconds.append(time.monotonic() - begun)
+            megabytes.append(held / 1e6)
+        time.sleep(every)
+    assert process.stdout is not None
+    said = process.stdout.read()
+    slope, margin = growth(seconds, megabytes)
+    hours = (time.monotonic() - begun) / 3600
+    # A short run cannot tell a slope from noise; what it can show is that nothing grows beyond its margin.
+    flat = process.returncode == 0 and slope - margin < LIMIT
+    return Row(
+        "training, memory over time",
+        tried=1,
+        survived=int(flat),
+        note=f"{hours:.2f} h, {max(megabytes):.0f} MB at most, slope {slope:+.1f} ± {margin:.1f} MB/h",
+        detail={
+            "command": " ".join(["geq", "train", *options, "--seed", str(seed)]),
+            "hours": hours,
+            "megabytes": thin(megabytes),
+            "seconds": thin(seconds),
+            "slope_megabytes_per_hour": slope,
+            "margin_95": margin,
+            "end": said.splitlines()[-6:],
+        },
+    )
+
+
+def resident(identifier: int) -> int:
+    """Bytes that the process and its children hold; nothing when they have just ended."""
+    try:
+        process = psutil.Process(identifier)
+        family = [process, *process.children(recursive=True)]
+        return sum(member.memory_info().rss for member in family)
+    except psutil.NoSuchProcess:
+        return 0
+
+
+def growth(seconds: list[float], megabytes: list[float]) -> tuple[float, float]:
+    """Slope in MB per hour after the first tenth, and the half width of its 95 % interval.
+
+    Neighbouring samples are nearly the same number, so they are averaged in twenty blocks first.
+    """
+    late = [(t / 3600, m) for t, m in zip(seconds, megabytes, strict=True) if t >= 0.1 * seconds[-1]]
+    blocks = [block.mean(axis=0) for block in np.array_split(np.array(late), 20) if len(block)]
+    if len(blocks) < 5:
+        return float("nan"), float("nan")
+    hours, held = np.array(blocks).T
+    spread = ((hours - hours.mean()) ** 2).sum()
+    slope = ((hours - hours.mean()) * (held - held.mean())).sum() / spread
+    left = held - held.mean() - slope * (hours - hours.mean())
+    error = np.sqrt((left**2).sum() / (len(blocks) - 2) / spread)
+    return float(slope), float(2.1 * error)  # Student's t for 18 degrees of freedom
+
+
+def thin(values: list[float], most: int = 300) -> list[float]:
+    """At most that many of them, evenly: the record stays readable."""
+    step = max(1, -(-len(values) // most))
+    return [round(value, 1) for value in values[::step]]
