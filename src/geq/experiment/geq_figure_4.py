@@ -2,7 +2,7 @@
 
     geq reproduce geq-figure-4 --scale small
 
-Time: about 4 minutes of one core for a run at scale small; at scale paper a week of one GPU for a seed.
+Time: about 2 minutes of one core for a run at scale small; at scale paper a week of one GPU for a seed.
 
 The paper shows curves without numbers: c_s = 8 and p = 2 are best, larger and smaller values are worse.
 """
@@ -61,7 +61,7 @@ EXPERIMENT = Experiment(
     ),
     scales={
         "smoke": smoke(),
-        "small": small("cifar100", 10_000, 8),
+        "small": small("cifar100", 10_000, 5),
         "paper": paper("CIFAR-100, 200 epochs, one GPU for each run"),
     },
     axes={"c_s": {**SPLITS, "c24": 24}, "p": SIDES},

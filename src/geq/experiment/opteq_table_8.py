@@ -2,7 +2,7 @@
 
     geq reproduce opteq-table-8 --scale small
 
-Time: 3 to 10 minutes of one core for a run at scale small; at scale paper a week of one GPU for a seed.
+Time: 2 to 7 minutes of one core for a run at scale small; at scale paper a week of one GPU for a seed.
 
 The paper reports accuracy in %, inference and backward time (s, for 80 batches of 125) and relative
 residual: unrolled K = 5 83.52, 1.3, 1.8, 1.2e-2; K = 10 87.28, 2.2, 3.3, 4.9e-3; K = 20 87.71, 3.9, 6.4,
@@ -88,7 +88,7 @@ EXPERIMENT = Experiment(
     ),
     scales={
         "smoke": smoke(Speed(images=64, repeats=1)),
-        "small": small("cifar10", 6_000, 5, Speed(), evaluate_every=5),
+        "small": small("cifar10", 4_000, 5, Speed(), evaluate_every=5),
         "paper": paper("CIFAR-10, 200 epochs, one GPU for each run", Speed(images=10_000)),
     },
 )
