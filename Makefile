@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONHASHSEED ?= 0
 
-.PHONY: run test nightly smoke stress check lint bench docs clean
+.PHONY: run test nightly smoke stress oldest check lint bench docs clean
 
 run: .venv ## train the embedded default (GEQ on scikit-learn's digits) and draw it
 	$(BIN)/geq train
@@ -20,6 +20,13 @@ smoke: .venv ## every table and figure of the papers, end to end, at the smalles
 
 stress: .venv ## attacks on everything, the short form: what was tried, what was survived
 	GEQ_TORCH_THREADS=1 $(BIN)/python -m stress
+
+oldest: .venv ## the fast tests with the oldest versions that the metadata allows (torch stays)
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet torch==2.13.0
+	$(BIN)/python tests/reliability/oldest.py > .venv-oldest/constraints.txt
+	.venv-oldest/bin/python -m pip install --quiet --constraint .venv-oldest/constraints.txt --editable '.[dev]'
+	GEQ_TORCH_THREADS=1 .venv-oldest/bin/python -m pytest -n 2 --dist worksteal -m "not slow and not nightly" -q
 
 check: .venv ## what to run before each commit: lint, types, fast tests
 	$(MAKE) lint

@@ -1,11 +1,21 @@
-"""What every test runs under: shapes and types checked at run time, fixed seeds, few threads."""
+"""What every test runs under: shapes and types checked at run time, fixed seeds, few threads, no network."""
 
 from __future__ import annotations
 
 import os
+import runpy
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from jaxtyping import install_import_hook
+
+LOOPBACK = Path(__file__).parent / "tests" / "loopback"
+NETWORK_LOG = Path(tempfile.mkstemp(prefix="geq-network-")[1])
+os.environ["GEQ_NETWORK_LOG"] = str(NETWORK_LOG)
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(LOOPBACK), os.environ.get("PYTHONPATH")]))
+runpy.run_path(str(LOOPBACK / "sitecustomize.py"))
 
 install_import_hook("geq", "beartype.beartype")
 
@@ -17,3 +27,15 @@ torch.set_num_threads(int(os.environ.get("GEQ_TORCH_THREADS", "2")))
 @pytest.fixture(autouse=True)
 def _fixed_seed() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _no_network() -> Iterator[None]:
+    before = NETWORK_LOG.stat().st_size
+    yield
+    tried = NETWORK_LOG.read_text()[before:].split()
+    assert not tried, f"the test, or a process that it started, wanted to reach {', '.join(tried)}"
+
+
+def pytest_unconfigure() -> None:
+    NETWORK_LOG.unlink(missing_ok=True)

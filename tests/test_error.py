@@ -78,3 +78,8 @@ def test_checked_options_leave_free_keywords_alone() -> None:
     assert Strict(2).alpha == 2
     with pytest.raises(geq.OptionError, match="unknown option of Strict 'aplha'; did you mean 'alpha'"):
         Strict(aplha=1)
+
+
+def test_help_shows_the_options_of_a_constructor() -> None:
+    assert list(inspect.signature(geq.Anderson).parameters) == ["memory", "mixing", "ridge"]
+    assert "channels" in str(inspect.signature(geq.GEQ2d))

@@ -24,6 +24,8 @@ def outside_pages() -> dict[str, Path]:
     pages = {
         "project/changelog.md": ROOT / "CHANGELOG.md",
         "project/contributing.md": ROOT / "CONTRIBUTING.md",
+        "project/security.md": ROOT / "SECURITY.md",
+        "project/reliability.md": ROOT / "stress" / "README.md",
         "project/benchmarks.md": ROOT / "benchmarks" / "README.md",
         "project/decisions.md": ROOT / "decisions" / "README.md",
         "examples.md": ROOT / "examples" / "README.md",
@@ -41,6 +43,7 @@ def page_names() -> dict[Path, str]:
         ROOT / "README.md": "index.md",
         ROOT / "decisions": "project/decisions.md",
         ROOT / "benchmarks": "project/benchmarks.md",
+        ROOT / "stress": "project/reliability.md",
         ROOT / "examples": "examples.md",
     }
 

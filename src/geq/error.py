@@ -86,6 +86,12 @@ class CheckedOptions(type):
                     raise unknown_name(f"option of {cls.__name__}", name, known)
         return super().__call__(*args, **kwargs)
 
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """The constructor's, which ``help`` and editors would not find behind ``__call__``."""
+        whole = inspect.signature(cls.__init__)  # type: ignore[misc]
+        return whole.replace(parameters=list(whole.parameters.values())[1:])
+
     def _options(cls) -> list[str] | None:
         """The keywords that the constructor takes; None where it takes any."""
         owner = next(base for base in cls.__mro__ if "__init__" in vars(base))

@@ -11,11 +11,13 @@ import pytest
 
 PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "src" / "geq"
 CORE = {"error", "problem", "cell", "solver", "gradient", "equilibrium"}
-NETWORK = CORE | {"layer", "model"}
+NETWORK = CORE | {"layer", "model", "durable", "document"}
 
 ALLOWED = {
     "error": set(),
     "cache": set(),
+    "document": set(),
+    "durable": {"error"},
     "problem": {"error", "cache"},
     "cell": {"error", "problem"},
     "solver": {"error"},
@@ -23,8 +25,8 @@ ALLOWED = {
     "equilibrium": {"error", "problem", "cell", "solver", "gradient", "compiled"},
     "compiled": {"equilibrium"},
     "layer": CORE,
-    "model": CORE | {"layer"},
-    "data": {"error", "cache"},
+    "model": CORE | {"layer", "durable", "document"},
+    "data": {"error", "cache", "durable", "document"},
     "training": NETWORK | {"data"},
     "analysis": NETWORK | {"data", "training"},
     "experiment": NETWORK | {"data", "training", "analysis"},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -81,12 +80,6 @@ class EquilibriumEstimator(BaseEstimator, metaclass=CheckedOptions):
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        # The metaclass hides the parameters from help() and from tools that look at the class.
-        signature = inspect.signature(cls.__init__)
-        cls.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])
 
     classify: bool
     """Whether targets are classes."""

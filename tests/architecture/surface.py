@@ -1,0 +1,65 @@
+"""What users write against: signatures of the public names, commands with their options.
+
+    python tests/architecture/surface.py
+
+records it anew after a change that was meant; the difference of ``public_surface.json`` is then part of the
+change, and what it takes away needs an entry in the changelog (docs/stability.md).
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+RECORD = Path(__file__).with_name("public_surface.json")
+
+
+def surface() -> dict[str, Any]:
+    import geq
+    from geq.command.syntax import whole_syntax
+
+    return {
+        "python": {name: described(getattr(geq, name)) for name in geq.__all__},
+        "commands": {
+            syntax.name: sorted(option.flag for option in syntax.options) for syntax in whole_syntax()
+        },
+    }
+
+
+def described(value: Any) -> Any:
+    if not inspect.isclass(value):
+        return signature(value)
+    members = {
+        name: signature(member) if inspect.isroutine(member) else "attribute"
+        for base in reversed(value.__mro__)
+        if base.__module__.split(".")[0] == "geq"
+        for name, member in vars(base).items()
+        if not name.startswith("_") and name != "annotations"
+    }
+    return {"call": signature(value), **dict(sorted(members.items()))}
+
+
+def signature(value: Any) -> str:
+    """Names, order and defaults; types are left out, because a checker may rewrite them at run time."""
+    if isinstance(value, (staticmethod, classmethod)):
+        value = value.__func__
+    try:
+        parameters = inspect.signature(value).parameters.values()
+    except (TypeError, ValueError):
+        return "…"
+    return ", ".join(map(parameter, parameters))
+
+
+def parameter(one: inspect.Parameter) -> str:
+    star = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}.get(one.kind, "")
+    only = " (by name)" if one.kind is inspect.Parameter.KEYWORD_ONLY else ""
+    default = "" if one.default is one.empty else f" = {re.sub(' at 0x[0-9a-f]+', '', repr(one.default))}"
+    return f"{star}{one.name}{default}{only}"
+
+
+if __name__ == "__main__":
+    RECORD.write_text(json.dumps(surface(), indent=1, ensure_ascii=False) + "\n")
+    print(RECORD)

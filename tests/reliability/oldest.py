@@ -1,0 +1,31 @@
+"""The oldest versions that the metadata allows, as constraints for pip: ``make oldest`` tests with them.
+
+torch is left out: the Makefile pins the build that the machine has.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import tomllib
+from packaging.requirements import Requirement
+
+PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+TESTED = ("train", "vision", "corruption", "explain", "export", "sklearn", "demo", "baselines", "tune", "hub")
+"""Extras that users install; tools of development may be as new as they like."""
+
+
+def oldest() -> dict[str, str]:
+    lines = [*PROJECT["dependencies"]]
+    for extra in TESTED:
+        lines += PROJECT["optional-dependencies"][extra]
+    bounds = {}
+    for requirement in map(Requirement, lines):
+        for bound in requirement.specifier:
+            if bound.operator == ">=" and requirement.name != "torch":
+                bounds[requirement.name] = bound.version
+    return bounds
+
+
+if __name__ == "__main__":
+    print("\n".join(f"{name}=={version}" for name, version in sorted(oldest().items())))
