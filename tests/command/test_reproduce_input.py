@@ -22,7 +22,7 @@ from geq.experiment.launcher import LocalLauncher
 from geq.experiment.plan import Job, plan
 from geq.experiment.progress import Bars
 from geq.experiment.registry import EXPERIMENTS
-from geq.experiment.runner import Runner, in_use
+from geq.experiment.runner import Runner
 
 EXPERIMENT = EXPERIMENTS["geq-table-1a"]
 
@@ -88,11 +88,11 @@ def test_meanwhile_the_others_are_made(held: Job, tmp_path: Path) -> None:
 def test_a_damaged_run_is_not_taken_for_one_in_use(tmp_path: Path) -> None:
     (job,) = jobs_of("resnet", tmp_path)
     work = runner_module.grouped([job])[0]
-    assert not in_use(work)
+    assert not work.folder.in_use()
     job.folder.path.mkdir(parents=True)
-    assert not in_use(work)
+    assert not work.folder.in_use()
     (job.folder.path / "log.jsonl").write_text("{broken")
-    assert not in_use(work)
+    assert not work.folder.in_use()
     assert runner_module.finished_epochs(work) == 0
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pathlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from geq.error import CheckpointError
+from geq.model import pretrained
 from geq.model.config import NetworkConfig
 from geq.model.dnn import DNN
 from geq.model.network import Network
@@ -199,7 +199,7 @@ def test_a_save_that_stops_between_the_files_is_noticed(
     def stop(*arguments: object, **options: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(pathlib.Path, "write_text", stop)
+    monkeypatch.setattr(pretrained, "to_json", stop)  # of the configuration, which comes second
     with pytest.raises(KeyboardInterrupt):
         model.save_pretrained(saved)
     with pytest.raises(CheckpointError, match="a save was interrupted"):

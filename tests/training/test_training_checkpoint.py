@@ -18,7 +18,7 @@ import torch
 
 from geq.error import CheckpointError
 from geq.training.checkpoint import Checkpoint, random_state, restore_random_state
-from geq.training.durable import explained_write_errors, remove_leftovers, write_durably
+from geq.durable import explained_write_errors, remove_leftovers, write_durably
 
 
 def example() -> Checkpoint:
@@ -148,7 +148,7 @@ def test_killed_while_writing(tmp_path: Path) -> None:
     path = tmp_path / "file"
     write_durably(path, b"old")
     code = (
-        "import os, signal, sys; from pathlib import Path; from geq.training import durable;"
+        "import os, signal, sys; from pathlib import Path; from geq import durable;"
         "os.fsync = lambda handle: os.kill(os.getpid(), signal.SIGKILL);"
         "durable.write_durably(Path(sys.argv[1]), b'new')"
     )

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from geq.analysis.reliability import Reliability
+from geq.durable import write_durably
 from geq.error import MissingExtraError
-from geq.training.durable import write_durably
 
 INSIDE = "tab:blue"
 OUTSIDE = ("tab:orange", "tab:red", "tab:purple")

@@ -16,8 +16,9 @@ from typing import Any
 
 from geq.analysis.result import Result
 from geq.analysis.subject import Progress, Settings, Subject, silent
+from geq.document import parse_json
+from geq.durable import explained_write_errors, write_durably
 from geq.error import CheckpointError, unknown_name
-from geq.training.durable import explained_write_errors, write_durably
 from geq.training.run import RunFolder
 
 
@@ -101,8 +102,8 @@ def weights_key(folder: RunFolder) -> str:
     """The SHA-256 of the run's weights, as they were saved."""
     path = folder.model / "config.json"
     try:
-        return str(json.loads(path.read_text())["weights_sha256"])
-    except (OSError, ValueError, KeyError) as problem:
+        return str(parse_json(path.read_text(encoding="utf-8"))["weights_sha256"])
+    except (OSError, ValueError, KeyError, TypeError) as problem:
         raise CheckpointError(
             f"{folder.path} has no trained network to analyse ({path} cannot be read: {problem}); "
             "let the training finish, or resume it with geq train --resume"
@@ -117,9 +118,11 @@ def finished(folder: RunFolder, name: str, settings: Settings) -> Result | None:
     if not path.exists():
         return None
     try:
-        record = json.loads(path.read_text())
+        record = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None  # damaged: computed again
+    if not isinstance(record, dict):
+        return None
     if record.get("weights") != weights_key(folder) or record.get("settings") != PARTS[name].depends_on(
         settings
     ):

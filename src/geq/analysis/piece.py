@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from geq.analysis.result import finite
-from geq.training.durable import explained_write_errors, write_durably
+from geq.document import parse_json
+from geq.durable import explained_write_errors, write_durably
 from geq.training.run import RunFolder
 
 
@@ -30,7 +31,7 @@ class Pieces:
 
     def _read(self) -> dict[str, Any]:
         try:
-            record = json.loads(self.path.read_text())
+            record = parse_json(self.path.read_text(encoding="utf-8"))
             pieces = record["pieces"] if record["key"] == self.key else {}
         except (OSError, ValueError, KeyError, TypeError):
             return {}  # not there, or damaged: computed again

@@ -208,7 +208,7 @@ def available(explainer: Explainer, branch: int | None, layer: str | None) -> tu
 
 
 def keep(path: Path, content: bytes) -> Path:
-    from geq.training.durable import explained_write_errors, write_durably
+    from geq.durable import explained_write_errors, write_durably
 
     with explained_write_errors(path, "The picture was not kept."):
         write_durably(path, content)

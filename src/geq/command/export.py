@@ -104,8 +104,8 @@ def tune(network: Any, tol: float | None, max_steps: int | None) -> None:
 
 def chosen_files(folder: Path, asked: Any) -> dict[str, Path]:
     """The files to write; none of them may be there, unless forced, and their folders must be."""
+    from geq.durable import explained_write_errors
     from geq.export.place import check_place
-    from geq.training.durable import explained_write_errors
 
     result = {}
     for kind, name in NAMES.items():

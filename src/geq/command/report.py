@@ -76,8 +76,10 @@ def write_tables(folder: Path, tables: list[Table], ending: str) -> None:
 
 
 def write(path: Path, text: str) -> None:
+    from geq.durable import write_durably
+
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        write_durably(path, text.encode())
     except OSError as problem:
         raise DataError(f"{path} cannot be written ({problem.strerror}): choose another place") from problem

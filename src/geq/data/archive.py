@@ -12,7 +12,9 @@ import tarfile
 import tempfile
 from pathlib import Path, PurePosixPath
 
-from geq.error import DataError
+from geq.durable import STORAGE
+from geq.data.stream import BoundedStream
+from geq.error import DataError, GeqError
 
 LARGEST = 50 << 30
 """Bytes that an archive may unpack to."""
@@ -21,7 +23,7 @@ LARGEST = 50 << 30
 def unpack(archive: Path, root: Path, *, largest: int = LARGEST) -> list[Path]:
     """Unpack ``archive`` below ``root`` and give the top-level paths that it made."""
     root.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=root))
+    staging = Path(tempfile.mkdtemp(prefix=staging_prefix(archive.name), dir=root))
     try:
         _extract(archive, staging, largest)
         made = sorted(staging.iterdir())
@@ -30,6 +32,7 @@ def unpack(archive: Path, root: Path, *, largest: int = LARGEST) -> list[Path]:
                 raise DataError(
                     f"{root / path.name} is there already: remove it, or fetch to another data root"
                 )
+        sync_everything()
         for path in made:
             os.replace(path, root / path.name)
         return [root / path.name for path in made]
@@ -37,11 +40,23 @@ def unpack(archive: Path, root: Path, *, largest: int = LARGEST) -> list[Path]:
         shutil.rmtree(staging, ignore_errors=True)
 
 
+def staging_prefix(archive: str) -> str:
+    """How the folder begins in which an archive of this name is unpacked; a killed process leaves it."""
+    return f".unpacking-{archive}-"
+
+
+def sync_everything() -> None:
+    """Force what was written to the disk, so that no name outlives its content in a power failure."""
+    if hasattr(os, "sync"):  # not on Windows
+        os.sync()
+
+
 def _extract(archive: Path, target: Path, largest: int) -> None:
     total = 0
     try:
-        with tarfile.open(archive, "r:*") as tar:
-            for member in tar:
+        with BoundedStream(archive, largest) as stream, tarfile.open(fileobj=stream, mode="r:") as tar:
+            while (member := tar.next()) is not None:
+                tar.members.clear()  # it would remember each of them
                 path = target / _safe_name(member, archive)
                 if member.isdir():
                     path.mkdir(parents=True, exist_ok=True)
@@ -55,13 +70,20 @@ def _extract(archive: Path, target: Path, largest: int) -> None:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with content, path.open("xb") as file:
                     shutil.copyfileobj(content, file, 1 << 20)
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except GeqError:
+        raise
+    except Exception as error:  # besides those of tarfile, those of three kinds of packing and of odd names
+        if getattr(error, "errno", None) in STORAGE:
+            raise  # the archive is right, there is no place for it
         raise DataError(f"{archive} cannot be unpacked: {error}; remove it and fetch it again") from error
 
 
 def _safe_name(member: tarfile.TarInfo, archive: Path) -> PurePosixPath:
-    if not (member.isfile() or member.isdir()):
-        raise DataError(f"{archive}: {member.name} is a link or a device; such an archive is not unpacked")
+    if not (member.isfile() or member.isdir()) or member.issparse():
+        raise DataError(
+            f"{archive}: {member.name!r} is a link, a device or a file with holes; such an archive is not "
+            "unpacked"
+        )
     name = PurePosixPath(member.name)
     if name.is_absolute() or ".." in name.parts or "\\" in member.name or ":" in member.name:
         raise DataError(

@@ -10,8 +10,9 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from geq.data.archive import LARGEST, unpack
-from geq.data.source import md5_of, source_of
+from geq.data.archive import LARGEST, staging_prefix, unpack
+from geq.data.source import Download, md5_of, source_of
+from geq.durable import ADVICE, exclusively, explained_write_errors, remove_leftovers, sync_folder
 from geq.error import DataError, OptionError
 
 Progress = Callable[[str, int, int | None], None]
@@ -41,18 +42,34 @@ def fetch(
     if (root / source.gives).exists():
         return []
     made: list[Path] = []
-    for item in source.downloads:
-        address = f"{mirror.rstrip('/')}/{item.file_name}" if mirror else item.url
-        folder = root / item.folder
-        if item.is_archive:
-            archive = download(address, folder / item.file_name, item.md5, progress=progress, timeout=timeout)
-            made += unpack(archive, root)
-            archive.unlink()
-        elif not (folder / item.file_name).exists():
-            made.append(
-                download(address, folder / item.file_name, item.md5, progress=progress, timeout=timeout)
-            )
+    safe = "What has arrived is kept: run the command again."
+    with explained_write_errors(root, safe, "--data-root", DataError):
+        root.mkdir(parents=True, exist_ok=True)
+        with exclusively(root / f".{name}.lock"):
+            if (root / source.gives).exists():  # by now, from another process
+                return []
+            for item in source.downloads:
+                made += _bring(item, root, mirror, progress, timeout)
     return made
+
+
+def _bring(
+    item: Download, root: Path, mirror: str | None, progress: Progress | None, timeout: float
+) -> list[Path]:
+    """One of the files, unpacked if it is an archive; the paths that are new."""
+    address = f"{mirror.rstrip('/')}/{item.file_name}" if mirror else item.url
+    target = root / item.folder / item.file_name
+    if item.is_archive:
+        remove_leftovers(root, f"{staging_prefix(item.file_name)}*")
+        # One that is whole was not unpacked before its process was killed.
+        if not (target.is_file() and _md5(target) == item.md5):
+            download(address, target, item.md5, progress=progress, timeout=timeout)
+        made = unpack(target, root)
+        target.unlink()
+        return made
+    if target.exists():
+        return []
+    return [download(address, target, item.md5, progress=progress, timeout=timeout)]
 
 
 def download(
@@ -76,6 +93,8 @@ def download(
             message = f"{url} answered {error.code} {error.reason}: try later, or give a mirror"
             raise DataError(message) from error
         except (OSError, http.client.HTTPException) as error:
+            if isinstance(error, OSError) and error.errno in ADVICE:
+                raise  # of the disk, not of the connection
             failure = error
         # A connection that brought something is worth another; one that brought nothing counts.
         stalled = 0 if part.exists() and part.stat().st_size > before else stalled + 1
@@ -118,13 +137,20 @@ def _starts_at(response: http.client.HTTPResponse, offset: int) -> bool:
 
 
 def _accept(part: Path, target: Path, md5: str, url: str) -> Path:
-    with part.open("rb") as file:
-        found = md5_of(file)
+    found = _md5(part)
     if found != md5:
         part.unlink()
         raise DataError(
             f"{url} gave a file with md5 {found}; the official one has {md5}. It was removed: "
             "try again, or give a mirror"
         )
+    with part.open("r+b") as file:
+        os.fsync(file.fileno())
     os.replace(part, target)
+    sync_folder(target.parent)
     return target
+
+
+def _md5(path: Path) -> str:
+    with path.open("rb") as file:
+        return md5_of(file)

@@ -10,9 +10,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from geq.durable import write_durably
 from geq.experiment.plan import Job, Work
 from geq.experiment.record import Record
-from geq.training.durable import write_durably
 from geq.training.fit import resume, train
 from geq.training.run import CONFIG, RunFolder
 
@@ -29,14 +29,14 @@ def finish(work: Work) -> None:
     else:
         train(work.options)
     for job in work.jobs:
-        if not job.record_file.exists():
+        if job.made() is None:
             write_durably(job.record_file, (make_record(job).line() + "\n").encode())
 
 
 def wait_until_free(folder: RunFolder) -> None:
     """Processes whose parent was killed save their run first, and end then."""
     end = time.monotonic() + LONGEST_WAIT
-    while folder.path.exists() and folder.state() == "running" and time.monotonic() < end:
+    while folder.path.exists() and folder.in_use() and time.monotonic() < end:
         time.sleep(0.2)
 
 

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from geq.error import OptionError, unknown_name
+from geq.error import InputError, OptionError, unknown_name
 from geq.experiment.experiment import Experiment, Measurement, ScaleName
 from geq.experiment.record import Record
 from geq.experiment.registry import find_experiment
@@ -63,8 +63,11 @@ class Job:
         return self.folder.path / f"record-{self.experiment}-{self.arm}-{self.config_hash}.json"
 
     def made(self) -> Record | None:
-        """The record that was left there."""
-        return Record.from_line(self.record_file.read_text()) if self.record_file.exists() else None
+        """The record that was left there; None if there is none, or it is damaged and must be made again."""
+        try:
+            return Record.from_line(self.record_file.read_text(encoding="utf-8"))
+        except (FileNotFoundError, InputError, UnicodeDecodeError):
+            return None
 
 
 @dataclass(frozen=True)

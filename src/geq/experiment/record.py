@@ -6,16 +6,15 @@ Accuracies, mIoU and the like are in %, as in the log of a run; a number that is
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from geq.analysis.result import finite
+from geq.document import parse_json, short
+from geq.durable import exclusively, explained_write_errors, remove_leftovers, write_durably
 from geq.error import CheckpointError, InputError
 from geq.model.config import from_json
-from geq.training.durable import explained_write_errors, write_durably
 
 FORMAT = 1
 
@@ -64,13 +63,13 @@ class Record:
     def from_line(cls, line: str) -> Record:
         """The inverse; an :class:`~geq.error.InputError` says what is wrong with a foreign line."""
         try:
-            values = json.loads(line)
+            values = parse_json(line)
         except ValueError as problem:
             raise InputError(f"not JSON ({problem})") from None
         if not isinstance(values, dict):
             raise InputError(f"a record must be a JSON object: got {type(values).__name__}")
         if values.get("format") != FORMAT:
-            raise InputError(f"a record of this version has format {FORMAT}: got {values.get('format')!r}")
+            raise InputError(f"a record of this version has format {FORMAT}: got {short(values.get('format'))}")
         names, hints = {item.name for item in fields(cls)}, get_type_hints(cls)
         for what, found in (("misses", names - set(values)), ("has unknown fields", set(values) - names)):
             if found:
@@ -130,20 +129,8 @@ def add_record(path: Path, record: Record) -> None:
     with explained_write_errors(path, safe, "--results"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with exclusively(path.with_name(f".{path.name}.lock")):
+            remove_leftovers(path.parent, f".{path.name}.*.tmp")
             before = path.read_bytes() if path.exists() else b""
             if before and not before.endswith(b"\n"):
                 before += b"\n"  # someone's broken line must not swallow ours
             write_durably(path, before + (record.line() + "\n").encode())
-
-
-@contextmanager
-def exclusively(lock: Path) -> Iterator[None]:
-    """One process at a time; the system frees the lock when a process dies."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: no such lock
-        yield
-        return
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

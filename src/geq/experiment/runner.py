@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from geq.durable import explained_write_errors
 from geq.error import CheckpointError, GeqError
 from geq.experiment.child import INTERRUPTED
 from geq.experiment.execution import LONGEST_WAIT
@@ -16,7 +17,6 @@ from geq.experiment.experiment import ScaleName
 from geq.experiment.launcher import Launcher, Started
 from geq.experiment.plan import Job, Work, grouped, usable
 from geq.experiment.record import add_record, read_records, record_path
-from geq.training.durable import explained_write_errors
 
 PAUSE = 0.2
 """Seconds between looks at the processes."""
@@ -159,14 +159,7 @@ class Runner:
 
 def first_free(waiting: Iterable[Work]) -> Work | None:
     """The first whose run no other process is making; several commands may share a folder of runs."""
-    return next((work for work in waiting if not in_use(work)), None)
-
-
-def in_use(work: Work) -> bool:
-    try:
-        return work.folder.path.exists() and work.folder.state() == "running"
-    except CheckpointError:
-        return False  # damaged: the process that is to go on with it will say how
+    return next((work for work in waiting if not work.folder.in_use()), None)
 
 
 def finished_epochs(work: Work) -> int:

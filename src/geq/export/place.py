@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from geq.durable import write_durably
 from geq.error import CheckpointError
-from geq.training.durable import write_durably
 
 
 def refusal(path: Path, reason: str) -> CheckpointError:

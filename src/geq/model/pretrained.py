@@ -10,21 +10,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import tempfile
-from collections.abc import Callable
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
+from geq.document import parse_json
+from geq.durable import write_durably
 from geq.error import CheckpointError, GeqError, unknown_name
-from geq.model.config import from_json, to_json
+from geq.model.allowance import no_larger_than
+from geq.model.config import NetworkConfig, from_json, to_json
 from geq.model.network import AnyNetwork, Network
 from geq.model.registry import family_class
 from geq.model.shipped import shipped_folder, shipped_names
@@ -39,18 +40,19 @@ def save_pretrained(model: Network, directory: str | Path) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     tensors, aliases = _without_aliases(model.state_dict())
     weights = directory / WEIGHTS
-    _replace(weights, lambda path: save_file(tensors, path, metadata={"format": "pt"}))
+    content = save(tensors, metadata={"format": "pt"})
+    write_durably(weights, content)
     description = {
         "format_version": FORMAT_VERSION,
         "geq_version": version("geq"),
         "family": model.family,
         "model": model.registry_name,
         "dtype": str(_floating_type(model)).removeprefix("torch."),
-        "weights_sha256": _sha256(weights),
+        "weights_sha256": hashlib.sha256(content).hexdigest(),
         "aliases": aliases,
         "config": to_json(model.config),
     }
-    _replace(directory / CONFIG, lambda path: path.write_text(json.dumps(description, indent=2) + "\n"))
+    write_durably(directory / CONFIG, (json.dumps(description, indent=2) + "\n").encode())
     return directory
 
 
@@ -69,12 +71,34 @@ def from_pretrained(
     description = _read_description(directory / CONFIG)
     kind = _class_of(description, expected)
     config = from_json(kind.config_class, description["config"])
-    with torch.random.fork_rng(devices=[]):  # loading must not disturb the caller's random numbers
-        model = kind(config)
+    if not isinstance(config, kind.config_class):
+        raise CheckpointError(f"{CONFIG}: config must be a {kind.config_class.__name__}")
+    dtype = _type_named(description["dtype"])
+    weights = directory / WEIGHTS
+    stored = _read_weights(weights, description["aliases"])
+    # First an outline without numbers, so that a file cannot ask for more memory than its weights have.
+    with torch.device("meta"), no_larger_than(stored, weights):
+        outline = _built(kind, config)
+    _check_weights(outline.to(dtype).state_dict(), stored, weights)
+    if _sha256(weights) != description["weights_sha256"]:
+        raise CheckpointError(
+            f"{weights} is not the file that {CONFIG} was saved with (its SHA-256 differs): "
+            "a save was interrupted, or one of the two files was replaced; save the model again"
+        )
+    model = _built(kind, config).to(dtype)
     model.registry_name = description["model"]
-    model.to(_type_named(description["dtype"]))
-    _load_weights(model, directory / WEIGHTS, description["weights_sha256"], description["aliases"])
+    _load_weights(model, stored)
     return model.eval()
+
+
+def _built(kind: type[AnyNetwork], config: NetworkConfig) -> AnyNetwork:
+    try:
+        with torch.random.fork_rng(devices=[]):  # loading must not disturb the caller's random numbers
+            return kind(config)
+    except GeqError:
+        raise
+    except Exception as problem:  # torch has its own errors for sizes that do not fit together
+        raise CheckpointError(f"{CONFIG} describes no network that can be built: {problem}") from problem
 
 
 def push_to_hub(
@@ -131,21 +155,6 @@ def _type_named(name: Any) -> torch.dtype:
     return found
 
 
-def _replace(path: Path, write: Callable[[Path], object]) -> None:
-    """Let ``write`` fill a temporary file, then put it in place of ``path`` in one step."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        write(temporary)
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)  # mkstemp makes private files; a saved model is an ordinary one
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 def _sha256(path: Path) -> str:
     digest = hashlib.sha256()
     with path.open("rb") as file:
@@ -177,7 +186,7 @@ def _local_copy(source: str | Path, revision: str | None) -> Path:
 
 def _read_description(path: Path) -> dict[str, Any]:
     try:
-        description = json.loads(path.read_text())
+        description = parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise CheckpointError(f"a saved model has a {CONFIG}; {path.parent} has none") from None
     except (ValueError, OSError) as problem:
@@ -198,6 +207,8 @@ def _read_description(path: Path) -> dict[str, Any]:
 
 def _class_of(description: dict[str, Any], expected: type[AnyNetwork]) -> type[AnyNetwork]:
     family = description["family"]
+    if not isinstance(family, str) or not isinstance(description["model"], str | None):
+        raise CheckpointError(f"{CONFIG}: family and model must be names")
     if getattr(expected, "family", None) == family:
         return expected
     try:
@@ -211,18 +222,23 @@ def _class_of(description: dict[str, Any], expected: type[AnyNetwork]) -> type[A
     return kind
 
 
-def _load_weights(model: Network, path: Path, sha256: str, aliases: dict[str, str]) -> None:
-    state = model.state_dict()
+def _read_weights(path: Path, aliases: Any) -> dict[str, Tensor]:
     try:
         with safe_open(path, framework="pt") as file:
             stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dictionary
     except FileNotFoundError:
         raise CheckpointError(f"a saved model has a {WEIGHTS}; {path.parent} has none") from None
-    except (SafetensorError, OSError, ValueError) as problem:
+    except (SafetensorError, OSError, ValueError, RuntimeError, TypeError, KeyError) as problem:
         raise CheckpointError(f"{path} is damaged or cut off: {problem}") from problem
+    if not isinstance(aliases, dict) or not all(isinstance(name, str) for name in aliases.values()):
+        raise CheckpointError(f"{CONFIG}: aliases must map names to names")
     for alias, name in aliases.items():
         if name in stored:
             stored[alias] = stored[name]
+    return stored
+
+
+def _check_weights(state: Mapping[str, Tensor], stored: Mapping[str, Tensor], path: Path) -> None:
     for kind, names in (("missing", state.keys() - stored.keys()), ("unknown", stored.keys() - state.keys())):
         if names:
             raise CheckpointError(f"{path}: {kind} tensors: {', '.join(sorted(names))}")
@@ -235,12 +251,10 @@ def _load_weights(model: Network, path: Path, sha256: str, aliases: dict[str, st
             )
         if found.dtype != tensor.dtype:
             raise CheckpointError(f"{path}: {name} must be {tensor.dtype}; got {found.dtype}")
-    if _sha256(path) != sha256:
-        raise CheckpointError(
-            f"{path} is not the file that {CONFIG} was saved with (its SHA-256 differs): "
-            "a save was interrupted, or one of the two files was replaced; save the model again"
-        )
-    for name, tensor in state.items():
+
+
+def _load_weights(model: Network, stored: Mapping[str, Tensor]) -> None:
+    for name, tensor in model.state_dict().items():
         if stored[name].shape != tensor.shape:
             owner, _, buffer = name.rpartition(".")
             setattr(model.get_submodule(owner), buffer, torch.empty_like(stored[name]))

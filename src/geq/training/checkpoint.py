@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import io
-import pickle
+import pickletools
 import random
+import zipfile
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from geq.durable import write_durably
 from geq.error import CheckpointError
-from geq.training.durable import write_durably
 
 FORMAT = 1
 DIGEST = 32
+NAMES = {
+    "collections OrderedDict",
+    "torch._utils _rebuild_tensor_v2",
+    *(f"torch {kind}Storage" for kind in ("Float", "Double", "Half", "BFloat16")),
+    *(f"torch {kind}Storage" for kind in ("Bool", "Byte", "Char", "Short", "Int", "Long")),
+}
+"""All that the pickle of a checkpoint may call."""
+KINDS = {
+    **dict.fromkeys(("position", "model", "optimizer", "scaler", "measures", "callbacks", "random"), dict),
+    "average": (dict, type(None)),
+    "history": list,
+}
 
 
 @dataclass(frozen=True)
@@ -70,9 +83,11 @@ class Checkpoint:
                 f"{path} is damaged: its checksum does not fit its content; start the run again"
             )
         try:
+            check_content(body)
             state = torch.load(io.BytesIO(body), map_location="cpu", weights_only=True)
-        except (pickle.UnpicklingError, RuntimeError, ValueError) as problem:
-            raise CheckpointError(f"{path} is not a checkpoint of geq: {problem}") from problem
+        except Exception as problem:  # torch lets out whatever it stumbles over
+            reason = str(problem).split("\n")[0]
+            raise CheckpointError(f"{path} is not a checkpoint of geq: {reason}") from problem
         expected = {field.name for field in fields(cls)}
         if (
             not isinstance(state, dict)
@@ -82,7 +97,27 @@ class Checkpoint:
             raise CheckpointError(
                 f"{path} was written by another version of geq; resume it with that one, or start again"
             )
+        for name, kind in KINDS.items():
+            if not isinstance(state[name], kind):
+                raise CheckpointError(f"{path} is not a checkpoint of geq: its {name} is of another type")
         return cls(**{name: state[name] for name in expected})
+
+
+def check_content(body: bytes) -> None:
+    """Refuse what torch would read but geq never writes.
+
+    Other packings and other functions reserve memory for whatever number they name, however small the file.
+    """
+    with zipfile.ZipFile(io.BytesIO(body)) as archive:
+        items = archive.infolist()
+        programs = [item for item in items if item.filename.split("/")[-1] == "data.pkl"]
+        if any(item.compress_type != zipfile.ZIP_STORED for item in items) or len(programs) != 1:
+            raise ValueError("it is packed in another way")
+        program = archive.read(programs[0])
+    for instruction, argument, _ in pickletools.genops(program):
+        named = instruction.name in ("GLOBAL", "INST")
+        if (named and argument not in NAMES) or instruction.name in ("STACK_GLOBAL", "EXT1", "EXT2", "EXT4"):
+            raise ValueError(f"it names {argument or 'something'}, which no checkpoint needs")
 
 
 def random_state() -> dict[str, Any]:

@@ -13,7 +13,8 @@ from lightning.pytorch import Callback
 from lightning.pytorch.utilities import rank_zero_only
 from rich.console import Console
 
-from geq.error import OptionError
+from geq.durable import explained_write_errors
+from geq.error import CheckpointError, GeqError, OptionError
 from geq.model.network import Network
 from geq.training.callback.attention import AttentionStatistics
 from geq.training.callback.averaging import Averaging
@@ -28,7 +29,6 @@ from geq.training.callback.solver import SolverStatistics
 from geq.training.callback.stopping import EarlyStop
 from geq.training.checkpoint import Checkpoint, restore_random_state
 from geq.training.choice import task_class
-from geq.training.durable import explained_write_errors
 from geq.training.engine import begin_at, build_trainer, quiet_lightning
 from geq.training.environment import describe_environment, differences
 from geq.training.ingredient import (
@@ -37,6 +37,7 @@ from geq.training.ingredient import (
     evaluation_batch,
     evaluation_loader,
     open_datasets,
+    open_split,
     training_loader,
 )
 from geq.training.option import TrainOptions
@@ -89,8 +90,10 @@ def resume(folder: RunFolder, console: Console | None = None) -> Outcome | None:
     options = folder.options()
     if options.strategy == "fsdp":
         raise OptionError("a run with strategy fsdp cannot be resumed; use ddp, whose runs can")
-    final = folder.result()
+    final = _result(folder)
     if final is not None:
+        if options.picture and not folder.picture.exists() and is_first():
+            _draw_again(folder, options)
         return Outcome(folder, folder.epochs(), final)
     # Killed before the first checkpoint, a run begins again.
     checkpoint = Checkpoint.load(folder.checkpoint) if folder.checkpoint.exists() else None
@@ -109,6 +112,28 @@ def resume(folder: RunFolder, console: Console | None = None) -> Outcome | None:
                 "changed since the start of the run, so its last bits may differ: %s", ", ".join(changed)
             )
         return _complete(folder, options, model, data, checkpoint, console)
+
+
+def _result(folder: RunFolder) -> dict[str, Any] | None:
+    """The last line of a finished run; none as well where the log is damaged, which the checkpoint holds."""
+    try:
+        return folder.result()
+    except CheckpointError as problem:
+        if not folder.checkpoint.exists():
+            raise
+        log.warning("%s; the log is written again from the last checkpoint", problem)
+        return None
+
+
+def _draw_again(folder: RunFolder, options: TrainOptions) -> None:
+    """The picture comes last, so a run that was killed then has everything else."""
+    try:
+        test = open_split(options, "test")
+        network = Network.from_pretrained(folder.model)
+        with folder.locked(), explained_write_errors(folder.path, "The run itself is whole."):
+            task_class(network, test).draw(folder, network, test)
+    except GeqError as problem:
+        log.warning("the picture of the run is missing, and cannot be drawn: %s", problem)
 
 
 def seed_everything(seed: int) -> None:

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from geq.data.dataset import Dataset, ImageDataset
+from geq.durable import write_durably
 from geq.model.network import Network
-from geq.training.durable import write_durably
 from geq.training.headline import HEADLINES, headline_of
 from geq.training.ingredient import evaluation_loader
 from geq.training.probe import probe

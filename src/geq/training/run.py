@@ -15,20 +15,25 @@ Every file is replaced in one step, so a reader (or a crash) never meets half of
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from geq.document import parse_json, parse_yaml
+from geq.durable import explained_write_errors, remove_leftovers, write_durably
 from geq.error import CheckpointError, unknown_name
 from geq.model.shipped import is_shipped, shipped_folder, shipped_names
-from geq.training.durable import explained_write_errors, remove_leftovers, write_durably
 from geq.training.ingredient import DataDescription
 from geq.training.option import TrainOptions
 
 CONFIG, ENVIRONMENT, DATA, LOG, LOCK = "config.yaml", "environment.json", "data.json", "log.jsonl", ".lock"
+START, END = "---\n", "\n...\n"
 ANALYSIS, EXPLANATION = "analysis", "explain"
+ATTEMPTS, PAUSE = 5, 0.05
+"""Of getting the lock, and seconds between them."""
 State = Literal["finished", "running", "stopped"]
 
 
@@ -132,17 +137,23 @@ class RunFolder:
 
         self._write_json(ENVIRONMENT, environment)
         self._write_json(DATA, data.as_mapping())
-        text = yaml.safe_dump(options.as_mapping(), sort_keys=False, allow_unicode=True)
+        # The marks of YAML's start and end: what is left of a file that was cut would be YAML as well.
+        text = yaml.safe_dump(
+            options.as_mapping(), sort_keys=False, allow_unicode=True, explicit_start=True, explicit_end=True
+        )
         write_durably(self.path / CONFIG, text.encode())
 
     def options(self) -> TrainOptions:
-        import yaml
-
         path = self.home / CONFIG
         try:
-            values = yaml.safe_load(path.read_text())
-        except (OSError, yaml.YAMLError) as problem:
+            text = path.read_text(encoding="utf-8")
+            values = parse_yaml(text)
+        except (OSError, ValueError) as problem:
             raise CheckpointError(f"{path} cannot be read: {problem}") from problem
+        if text.startswith(START) and not text.endswith(END):
+            raise CheckpointError(
+                f"{path} must end with a line of three dots; it was cut: restore it, or start the run again"
+            )
         if not isinstance(values, dict):
             raise CheckpointError(f"{path} must map options to values")
         return TrainOptions.from_mapping(values, str(path))
@@ -161,9 +172,16 @@ class RunFolder:
         """The lines of the log; none before the first epoch has ended."""
         path = self.home / LOG
         try:
-            return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+            text = path.read_text(encoding="utf-8") if path.exists() else ""
+            records = [parse_json(line) for line in text.split("\n") if line]
         except (OSError, ValueError) as problem:
             raise CheckpointError(f"{path} cannot be read: {problem}") from problem
+        for number, record in enumerate(records, 1):
+            if not isinstance(record, dict) or not isinstance(record.get("kind"), str):
+                raise CheckpointError(
+                    f"{path}, line {number}: every line must be a JSON object with its kind"
+                )
+        return records
 
     def epochs(self) -> list[dict[str, Any]]:
         return [record for record in self.log() if record["kind"] == "epoch"]
@@ -176,11 +194,22 @@ class RunFolder:
     def state(self) -> State:
         if self.result() is not None:
             return "finished"
+        return "running" if self.in_use() else "stopped"
+
+    def in_use(self) -> bool:
+        """Whether a process is writing the run. Asking writes nothing: the folder may be read-only."""
         try:
-            with self.locked():
-                return "stopped"
-        except CheckpointError:
-            return "running"
+            import fcntl
+        except ImportError:  # Windows: no such lock
+            return False
+        try:
+            with (self.path / LOCK).open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -190,17 +219,25 @@ class RunFolder:
         except ImportError:  # Windows: no such lock
             yield
             return
-        with (self.path / LOCK).open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise CheckpointError(
-                    f"another process is writing {self.path}: wait for it, or stop it"
-                ) from None
+        with ExitStack() as stack:
+            with explained_write_errors(self.path, "Nothing was changed."):
+                file = stack.enter_context((self.path / LOCK).open("w"))
+            for attempt in range(ATTEMPTS):
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if attempt == ATTEMPTS - 1:
+                        raise CheckpointError(
+                            f"another process is writing {self.path}: wait for it, or stop it"
+                        ) from None
+                    time.sleep(PAUSE)  # perhaps someone only asks (see in_use)
             yield
 
     def clean(self) -> None:
-        remove_leftovers(self.path)
+        """Delete what a killed process left."""
+        for folder in (self.path, self.model):
+            remove_leftovers(folder)
 
     def _write_json(self, name: str, value: dict[str, Any]) -> None:
         write_durably(self.path / name, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
@@ -208,7 +245,7 @@ class RunFolder:
     def _read_json(self, name: str) -> dict[str, Any]:
         path = self.home / name
         try:
-            value = json.loads(path.read_text())
+            value = parse_json(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as problem:
             raise CheckpointError(f"{path} cannot be read: {problem}") from problem
         if not isinstance(value, dict):

@@ -14,8 +14,8 @@ from PIL import Image, ImageDraw, ImageFont
 from PIL.PngImagePlugin import PngInfo
 
 from geq.data.palette import VOID, Colour
+from geq.durable import write_durably
 from geq.error import DataError
-from geq.training.durable import write_durably
 
 Mask = UInt8[np.ndarray, "h w"]
 Picture = UInt8[np.ndarray, "h w 3"]

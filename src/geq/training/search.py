@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from geq.durable import explained_write_errors
 from geq.error import ConvergenceError, GeqError, InputError, MissingExtraError, OptionError
 from geq.model.registry import model_spec
-from geq.training.durable import explained_write_errors
 from geq.training.fit import resume, train
 from geq.training.headline import headline_of
 from geq.training.option import TrainOptions, demand

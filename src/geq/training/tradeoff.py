@@ -17,11 +17,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from geq.document import parse_json
+from geq.durable import write_durably
 from geq.error import CheckpointError, OptionError
 from geq.model.differentiation import DifferentiationConfig
 from geq.model.network import Network
 from geq.model.registry import model_spec
-from geq.training.durable import write_durably
 from geq.training.fit import Outcome, resume, train
 from geq.training.ingredient import evaluation_loader, open_split
 from geq.training.option import TrainOptions, demand
@@ -148,9 +149,9 @@ class Tradeoff:
         if not self.record.exists():
             return {}
         try:
-            lines = [json.loads(line) for line in self.record.read_text().splitlines()]
-            return {line["label"]: Row(**line) for line in lines}
-        except (ValueError, TypeError, KeyError) as problem:
+            lines = [parse_json(line) for line in self.record.read_text(encoding="utf-8").splitlines()]
+            return {str(line["label"]): Row(**line) for line in lines}
+        except (OSError, ValueError, TypeError, KeyError) as problem:
             raise CheckpointError(
                 f"{self.record} cannot be read ({problem}): delete it; the runs beside it are kept"
             ) from problem

@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 from typing import Any
 
-from geq.training.durable import write_durably
+from geq.durable import write_durably
 from geq.training.tradeoff import Row
 
 KINDS = {"unrolled": ("C0", "o", (6, 6)), "IFT": ("C1", "s", (6, -14))}

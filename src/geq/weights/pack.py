@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import shutil
 import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from geq.analysis.subject import Progress, silent
+from geq.durable import (
+    exclusively,
+    explained_write_errors,
+    remove_leftovers,
+    replace_folder,
+    write_durably,
+)
 from geq.error import CheckpointError, OptionError
 from geq.model.pretrained import CONFIG, WEIGHTS
 from geq.model.shipped import CARD
-from geq.training.durable import explained_write_errors, write_durably
 from geq.training.run import RunFolder
 from geq.weights.card import Card, disk_size
 from geq.weights.measure import IMAGES, measure, trained
@@ -63,13 +68,13 @@ def pack(
     card = measure(folder, name, images, data_root, progress)
     with explained_write_errors(target, "Nothing was packed."):
         output.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=output) as temporary:
-            whole = Path(temporary) / name
-            write(folder, whole, card)
-            check(whole)
-            if target.exists():
-                target.rename(Path(temporary) / "replaced")
-            whole.rename(target)
+        with exclusively(output):
+            remove_leftovers(output, f".{name}.*.tmp")
+            with tempfile.TemporaryDirectory(prefix=f".{name}.", suffix=".tmp", dir=output) as temporary:
+                whole = Path(temporary) / name
+                write(folder, whole, card)
+                check(whole)
+                replace_folder(whole, target)
     return target, card
 
 
@@ -81,7 +86,7 @@ def write(folder: RunFolder, target: Path, card: Card) -> None:
     packed.describe(options, environment(folder, card), folder.data())
     packed.write_log(folder.log())
     for name in (CONFIG, WEIGHTS):
-        shutil.copyfile(folder.model / name, packed.model / name)
+        write_durably(packed.model / name, (folder.model / name).read_bytes())
     written = json.dumps(card.as_mapping(), indent=2, ensure_ascii=False, allow_nan=False)
     write_durably(target / CARD, (written + "\n").encode())
     write_durably(target / TEXT, card_text(card).encode())

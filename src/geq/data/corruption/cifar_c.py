@@ -6,6 +6,7 @@ And ``labels.npy``.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 from collections.abc import Callable, Sequence
@@ -14,15 +15,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.lib.format import open_memmap
+from numpy.lib.format import write_array_header_1_0
 
 from geq.data.cifar import CIFAR10_CLASSES, CIFAR10_STATISTICS
 from geq.data.corruption.registry import SEVERITIES, corrupt, corruption_names
 from geq.data.dataset import ImageDataset
+from geq.durable import exclusively, explained_write_errors, remove_leftovers, sync_folder, write_durably
+from geq.document import parse_json
 from geq.error import DataError, OptionError, unknown_name
 
 FOLDER = "CIFAR-10-C"
-MANIFEST = "geq.json"
+MANIFEST, LABELS = "geq.json", "labels.npy"
 CHUNK = 500
 Progress = Callable[[str, int, int], None]
 """Called with a corruption's name, the images that are done and the images there will be."""
@@ -46,17 +49,31 @@ def write_cifar_c(
     for name in wanted:
         if name not in corruption_names():
             raise unknown_name("corruption", name, corruption_names())
-    directory.mkdir(parents=True, exist_ok=True)
-    images = np.ascontiguousarray(dataset.images.permute(0, 2, 3, 1).numpy())
-    _claim(directory, _description(dataset, seed))
-    _write_labels(directory, dataset)
+    description = _description(dataset, seed)
+    report = progress or (lambda name, done, total: None)
     made = []
-    for name in wanted:
-        path = directory / f"{name}.npy"
-        if not path.exists():
-            _write_one(images, name, seed, path, progress or (lambda name, done, total: None))
-            made.append(path)
+    safe = "What is whole is kept: run the command again."
+    with explained_write_errors(directory, safe, "--output", DataError):
+        if _is_claimed(directory, description) and not _missing(directory, wanted):
+            return []  # without writing anything: the folder may be read-only
+        directory.mkdir(parents=True, exist_ok=True)
+        images = np.ascontiguousarray(dataset.images.permute(0, 2, 3, 1).numpy())
+        with exclusively(directory):
+            remove_leftovers(directory)
+            if not _is_claimed(directory, description):
+                write_durably(directory / MANIFEST, json.dumps(description, indent=1).encode())
+            for path in _missing(directory, wanted):
+                if path.name == LABELS:
+                    _write_labels(path, dataset)
+                else:
+                    _write_one(images, path.stem, seed, path, report)
+                    made.append(path)
     return made
+
+
+def _missing(directory: Path, names: Sequence[str]) -> list[Path]:
+    paths = [directory / LABELS, *(directory / f"{name}.npy" for name in names)]
+    return [path for path in paths if not path.exists()]
 
 
 def _description(dataset: ImageDataset, seed: int) -> dict[str, Any]:
@@ -70,11 +87,12 @@ def _description(dataset: ImageDataset, seed: int) -> dict[str, Any]:
     }
 
 
-def _claim(directory: Path, description: dict[str, Any]) -> None:
+def _is_claimed(directory: Path, description: dict[str, Any]) -> bool:
+    """Whether the folder was begun for these images; an error if it belongs to others."""
     manifest = directory / MANIFEST
     if manifest.exists():
         try:
-            written = json.loads(manifest.read_text(encoding="utf-8"))
+            written = parse_json(manifest.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise DataError(
                 f"{manifest} cannot be read: {error}; remove the folder or choose another"
@@ -83,51 +101,58 @@ def _claim(directory: Path, description: dict[str, Any]) -> None:
             raise DataError(f"{directory} was begun with {written}, not {description}: choose another folder")
     elif any(directory.glob("*.npy")):
         raise DataError(f"{directory} holds corrupted images from elsewhere: choose another folder")
-    else:
-        _replace(manifest, json.dumps(description, indent=1).encode())
+    return manifest.exists()
 
 
-def _write_labels(directory: Path, dataset: ImageDataset) -> None:
-    path = directory / "labels.npy"
-    if not path.exists():
-        part = path.with_name("labels.npy.part")
-        with part.open("wb") as file:
-            np.save(file, np.tile(dataset.labels.numpy().astype(np.uint8), len(SEVERITIES)))
-        os.replace(part, path)
+def _write_labels(path: Path, dataset: ImageDataset) -> None:
+    buffer = io.BytesIO()
+    np.save(buffer, np.tile(dataset.labels.numpy().astype(np.uint8), len(SEVERITIES)))
+    write_durably(path, buffer.getvalue())
 
 
 def _write_one(images: np.ndarray, name: str, seed: int, path: Path, report: Progress) -> None:
     part, marker = path.with_name(path.name + ".part"), path.with_name(f"{name}.done")
     count, shape = len(images), (len(SEVERITIES) * len(images), *images.shape[1:])
-    done = _done_before(part, marker, shape)
-    target = open_memmap(part, mode="r+" if done else "w+", dtype=np.uint8, shape=shape)
-    while done < shape[0]:
-        severity, first = SEVERITIES[done // count], done % count
-        chunk = images[first : first + CHUNK]
-        target[done : done + len(chunk)] = corrupt(chunk, name, severity, seed, first_index=first)
-        target.flush()
-        done += len(chunk)
-        _replace(marker, str(done).encode())
-        report(name, done, shape[0])
-    del target
+    head = _head(shape)
+    size = images[0].nbytes
+    done = _done_before(part, marker, head, size, shape[0])
+    if not done:
+        marker.unlink(missing_ok=True)  # what it says is not true of the file that is begun now
+    # Not through mapped memory: there a full disk is not an error but the end of the process.
+    with part.open("r+b" if done else "wb") as file:
+        file.write(head)
+        file.seek(len(head) + done * size)
+        while done < shape[0]:
+            severity, first = SEVERITIES[done // count], done % count
+            chunk = images[first : first + CHUNK]
+            file.write(corrupt(chunk, name, severity, seed, first_index=first).tobytes())
+            file.flush()
+            os.fsync(file.fileno())
+            done += len(chunk)
+            write_durably(marker, str(done).encode())
+            report(name, done, shape[0])
     os.replace(part, path)
     marker.unlink()
+    sync_folder(path.parent)
 
 
-def _done_before(part: Path, marker: Path, shape: tuple[int, ...]) -> int:
+def _head(shape: tuple[int, ...]) -> bytes:
+    """The start of a file of bytes of this shape."""
+    buffer = io.BytesIO()
+    write_array_header_1_0(buffer, {"descr": "|u1", "fortran_order": False, "shape": shape})
+    return buffer.getvalue()
+
+
+def _done_before(part: Path, marker: Path, head: bytes, size: int, most: int) -> int:
     """How many images an interrupted call has left that can be trusted."""
     try:
-        there = np.load(part, mmap_mode="r", allow_pickle=False)
         done = int(marker.read_text())
+        with part.open("rb") as file:
+            begins = file.read(len(head))
+        there = part.stat().st_size
     except (OSError, ValueError):
         return 0
-    return done if there.shape == shape and there.dtype == np.uint8 and 0 <= done <= shape[0] else 0
-
-
-def _replace(path: Path, content: bytes) -> None:
-    part = path.with_name(path.name + ".part")
-    part.write_bytes(content)
-    os.replace(part, path)
+    return done if begins == head and 0 <= done <= most and there >= len(head) + done * size else 0
 
 
 def read_cifar_c(directory: Path, name: str, severity: int) -> ImageDataset:
@@ -136,7 +161,7 @@ def read_cifar_c(directory: Path, name: str, severity: int) -> ImageDataset:
         raise unknown_name("corruption", name, corruption_names())
     if severity not in SEVERITIES:
         raise OptionError(f"severity must be 1, 2, 3, 4 or 5: got {severity}")
-    images, labels = _array(directory / f"{name}.npy"), _array(directory / "labels.npy")
+    images, labels = _array(directory / f"{name}.npy"), _array(directory / LABELS)
     if (
         images.ndim != 4
         or images.shape[-1] != 3
@@ -164,10 +189,12 @@ def _array(path: Path) -> np.ndarray:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError as error:
         raise DataError(f"{path} is missing: run 'geq data corrupt' or 'geq data fetch cifar10_c'") from error
-    except (OSError, ValueError) as error:
+    except Exception as error:  # a damaged header ends the reading in any way; a zip archive in its own
         raise DataError(
             f"{path} is not a whole array of numbers: {error}; write or fetch it again"
         ) from error
+    if not isinstance(array, np.ndarray):
+        raise DataError(f"{path} must be one array (.npy), not an archive of them; write or fetch it again")
     if array.dtype != np.uint8:
         raise DataError(f"{path} must hold unsigned bytes: got {array.dtype}")
     return array
