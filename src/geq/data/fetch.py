@@ -45,11 +45,13 @@ def fetch(
     safe = "What has arrived is kept: run the command again."
     with explained_write_errors(root, safe, "--data-root", DataError):
         root.mkdir(parents=True, exist_ok=True)
-        with exclusively(root / f".{name}.lock"):
+        lock = root / f".{name}.lock"
+        with exclusively(lock):
             if (root / source.gives).exists():  # by now, from another process
                 return []
             for item in source.downloads:
                 made += _bring(item, root, mirror, progress, timeout)
+            lock.unlink(missing_ok=True)  # whoever waits for it will find that all is there
     return made
 
 

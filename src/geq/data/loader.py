@@ -17,7 +17,7 @@ from torch.utils import data
 
 from geq.data.dataset import Dataset
 from geq.data.transform.kind import Transform
-from geq.error import CheckedOptions, OptionError
+from geq.error import CheckedOptions, DataError, GeqError, OptionError
 
 Batch = tuple[Float[Tensor, "b c h w"], Int64[Tensor, "b *mask"]]
 
@@ -49,6 +49,44 @@ class _Epoch(data.Dataset[Batch]):
         if not result.is_floating_point():
             raise OptionError("a loader's transform must give floats: end it with Normalize")
         return result, labels
+
+
+@dataclass(frozen=True)
+class _Returned(data.Dataset["Batch | GeqError"]):
+    """The batches, and errors instead of those that cannot be made: torch would put its worker's traceback
+    into their text.
+    """
+
+    batches: _Epoch
+
+    def __getitem__(self, number: int) -> Batch | GeqError:
+        try:
+            return self.batches[number]
+        except GeqError as error:
+            return error
+
+
+def _received(results: Iterator[Batch | GeqError]) -> Iterator[Batch]:
+    try:
+        for result in results:
+            if isinstance(result, GeqError):
+                raise result
+            yield result
+    except RuntimeError as problem:
+        death = worker_death(problem)
+        if death is None:
+            raise
+        raise DataError(death) from problem
+
+
+def worker_death(problem: BaseException) -> str | None:
+    """A sentence on what happened, if ``problem`` is how torch tells that a worker has died."""
+    if not (isinstance(problem, RuntimeError) and str(problem).startswith("DataLoader worker (pid")):
+        return None
+    return (
+        f"a process that makes batches has died ({str(problem).strip().rstrip('.')}), perhaps killed by the "
+        "system for want of memory: take fewer --workers, or 0."
+    )
 
 
 class BatchLoader(metaclass=CheckedOptions):
@@ -128,7 +166,19 @@ class BatchLoader(metaclass=CheckedOptions):
             return (batches[number] for number in numbers)
         # batch_size=None: an item is a batch already, and the workers' results come in the order of
         # `numbers`.
-        return iter(data.DataLoader(batches, batch_size=None, sampler=numbers, num_workers=self.num_workers))
+        return _received(
+            iter(
+                data.DataLoader(
+                    _Returned(batches),
+                    batch_size=None,
+                    sampler=numbers,
+                    num_workers=self.num_workers,
+                    # From the global one, each start of workers would take a number, and a run that resumes
+                    # starts them once more than an undisturbed one.
+                    generator=torch.Generator(),
+                )
+            )
+        )
 
     def _share(self, length: int) -> int:
         """How many images this process sees."""

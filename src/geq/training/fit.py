@@ -29,6 +29,7 @@ from geq.training.callback.solver import SolverStatistics
 from geq.training.callback.stopping import EarlyStop
 from geq.training.checkpoint import Checkpoint, restore_random_state
 from geq.training.choice import task_class
+from geq.training.company import Company, explained_deaths
 from geq.training.engine import begin_at, build_trainer, quiet_lightning
 from geq.training.environment import describe_environment, differences
 from geq.training.ingredient import (
@@ -160,8 +161,7 @@ def _complete(
     checkpoint: Checkpoint | None,
     console: Console | None,
 ) -> Outcome:
-    safe = f"The last checkpoint is whole: afterwards continue with 'geq train --resume {folder.path}'."
-    with folder.locked(), explained_write_errors(folder.path, safe):
+    with folder.locked(), explained_write_errors(folder.path, _safe(folder)):
         folder.clean()
         history = _fit(folder, options, model, data, checkpoint, console)
         if (
@@ -188,6 +188,13 @@ def _complete(
         if options.picture:
             kind.draw(folder, saved, data.test)
     return Outcome(folder, history, final)
+
+
+def _safe(folder: RunFolder | None) -> str:
+    """What to say when a run breaks off."""
+    if folder is None:
+        return "The first process says how to continue."
+    return f"The last checkpoint is whole: afterwards continue with 'geq train --resume {folder.path}'."
 
 
 def _fit(
@@ -222,7 +229,8 @@ def _fit(
             monitored = evaluation_loader(
                 data.monitored, workers=options.workers, rank=rank, world_size=options.world_size
             )
-            trainer.fit(task, val_dataloaders=monitored)
+            with explained_deaths(_safe(folder)):
+                trainer.fit(task, val_dataloaders=monitored)
     if task.average is not None:
         task.average.swap(model)
     model.cpu()
@@ -254,6 +262,8 @@ def _callbacks(
     callbacks.append(journal)
     if console is not None:
         callbacks.append(Bar(console, data.monitored_name, history))
+    if options.world_size > 1:
+        callbacks.append(Company())
     return [*callbacks, Interrupt(journal)]
 
 

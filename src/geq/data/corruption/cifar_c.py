@@ -20,8 +20,8 @@ from numpy.lib.format import write_array_header_1_0
 from geq.data.cifar import CIFAR10_CLASSES, CIFAR10_STATISTICS
 from geq.data.corruption.registry import SEVERITIES, corrupt, corruption_names
 from geq.data.dataset import ImageDataset
-from geq.durable import exclusively, explained_write_errors, remove_leftovers, sync_folder, write_durably
 from geq.document import parse_json
+from geq.durable import exclusively, explained_write_errors, remove_leftovers, sync_folder, write_durably
 from geq.error import DataError, OptionError, unknown_name
 
 FOLDER = "CIFAR-10-C"

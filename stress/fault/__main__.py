@@ -1,0 +1,50 @@
+"""``python -m stress.fault short|long SEED KIND…``: the parent of all children; prints each row as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+import warnings
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+
+from stress.fault.mount import own_mounts
+from stress.fault.scale import Scale
+
+LOADED = (
+    *("geq.cli", "geq.training.fit", "geq.experiment.child", "geq.experiment.runner", "geq.data.fetch"),
+    *("geq.command.train", "geq.command.reproduce", "geq.command.data", "geq.command.report"),
+    *("geq.command.export", "geq.command.weights", "geq.command.evaluate", "geq.command.runs"),
+    *("geq.export", "geq.weights.pack", "geq.report.page", "geq.analysis.part", "geq.weights.measure"),
+    *("torch.utils.tensorboard", "lightning.pytorch", "jsonargparse", "rich.progress", "rich.table"),
+    *("sklearn.datasets", "PIL.Image", "matplotlib.figure", "skimage", "scipy.ndimage", "yaml"),
+)
+"""What the children would otherwise load each by itself."""
+
+
+def main(arguments: list[str]) -> int:
+    form, seed, *kinds = arguments
+    own_mounts()
+    import torch
+
+    torch.set_num_threads(1)
+    for name in LOADED:
+        import_module(name)
+    # Whoever forks is warned of threads; those that are here (of imports) do not compute.
+    warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
+    for kind in kinds:
+        with tempfile.TemporaryDirectory(prefix=f"geq-fault-{kind}-") as folder:
+            begun = time.monotonic()
+            scale = Scale(form == "short", int(seed), Path(folder))
+            for row in import_module(f"stress.fault.{kind}").attack(scale):
+                row.detail["seconds"] = round(time.monotonic() - begun, 1)
+                print(json.dumps(asdict(row)), flush=True)
+                begun = time.monotonic()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
