@@ -28,4 +28,4 @@ def oldest() -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    print("\n".join(f"{name}=={version}" for name, version in sorted(oldest().items())))
+    print("\n".join(f"{name}=={version}.*" for name, version in sorted(oldest().items())))

@@ -29,7 +29,7 @@ from geq.analysis.piece import Pieces
 from geq.analysis.result import Result, Table, shown
 from geq.analysis.subject import Subject
 from geq.data.corruption import SEVERITIES, corrupt, corruption_names, read_cifar_c
-from geq.data.corruption.registry import GROUPS
+from geq.data.corruption.registry import ALL_GROUPS, known_names
 from geq.data.dataset import Dataset, Labelled, Split, Statistics
 from geq.data.option import DatasetOptions
 from geq.data.protocol import first_classes, stratified
@@ -134,15 +134,15 @@ def chosen_images(test: Labelled, limit: int | None) -> Int64[Tensor, "m"]:
 
 
 def chosen_corruptions(names: tuple[str, ...]) -> tuple[str, ...]:
-    """In the order of the registry; all of them where none is named.
+    """In the order of the registry; the 19 of CIFAR-10-C where none is named.
 
     >>> chosen_corruptions(("frost", "shot_noise"))
     ('shot_noise', 'frost')
     """
     for name in names:
-        if name not in corruption_names():
-            raise unknown_name("corruption", name, corruption_names())
-    return tuple(name for name in corruption_names() if not names or name in names)
+        if name not in known_names():
+            raise unknown_name("corruption", name, known_names())
+    return tuple(name for name in known_names() if name in (names or corruption_names()))
 
 
 def from_files(subject: Subject, folder: Path, test: Labelled, name: str, severity: int) -> Labelled:
@@ -272,7 +272,9 @@ def figures(one: Sweep, reference: Sweep | None) -> dict[str, Any]:
 
 def group_errors(one: Sweep) -> dict[str, float]:
     """Mean error of each group of corruptions, where there are some."""
-    members = {group: tuple(name for name in GROUPS[group] if name in one.errors) for group in GROUPS}
+    members = {
+        group: tuple(name for name in names if name in one.errors) for group, names in ALL_GROUPS.items()
+    }
     return {group: one.mean_error(names) for group, names in members.items() if names}
 
 

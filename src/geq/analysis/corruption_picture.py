@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from geq.analysis.calibration_picture import new_figure, plain, save
-from geq.data.corruption.registry import GROUPS
+from geq.data.corruption.registry import ALL_GROUPS
 
 
 def draw_corruptions(runs: dict[str, tuple[float, dict[str, float]]], path: Path, title: str) -> None:
     """``runs`` has the clean error and the mean error of each corruption in %, by the name of the run."""
     seen = next(iter(runs.values()))[1]
-    groups = {group: [name for name in members if name in seen] for group, members in GROUPS.items()}
+    groups = {group: [name for name in members if name in seen] for group, members in ALL_GROUPS.items()}
     groups = {group: members for group, members in groups.items() if members}
     names = [name for members in groups.values() for name in members]
     labels = ["clean", *names, "mean"]

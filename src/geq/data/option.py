@@ -21,6 +21,7 @@ class DatasetOptions(metaclass=CheckedOptions):
         ``val``.
     validation_seed: which images are held out.
     subset, subset_seed: keep that many images, stratified.
+    label_noise: share of the training images that get a label of another class, drawn at random.
     folder: for ``imagefolder`` and ``hub``, the folder to read, below the data root or absolute.
     class_list: a text file of class folders to take, in order.
     image_size: side of the square that images of varying size are brought to.
@@ -33,6 +34,7 @@ class DatasetOptions(metaclass=CheckedOptions):
     validation_seed: int = 0
     subset: int | None = None
     subset_seed: int = 0
+    label_noise: float = 0.0
     folder: Path | str | None = None
     class_list: Path | str | None = None
     image_size: int | None = None

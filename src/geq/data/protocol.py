@@ -97,6 +97,28 @@ def subset_by_size(dataset: AnyLabelled, size: int, seed: int = 0) -> AnyLabelle
     return cast(AnyLabelled, dataset.subset(stratified(dataset.labels, size, seed)[0]))
 
 
+def with_label_noise(dataset: AnyLabelled, share: float, seed: int = 0) -> AnyLabelled:
+    """The dataset in which a ``share`` of the images of each class has a label of another class.
+
+    >>> from geq.data.registry import load_dataset
+    >>> digits = load_dataset("digits", "train")
+    >>> round(float((with_label_noise(digits, 0.4).labels != digits.labels).float().mean()), 2)
+    0.4
+    """
+    if not 0 <= share <= 1:
+        raise OptionError(f"label_noise must be a share from 0 to 1: got {share}")
+    if share == 0:
+        return dataset
+    if len(dataset.classes) < 2:
+        raise OptionError(f"label_noise needs at least two classes: {dataset.name} has {dataset.classes}")
+    wrong = stratified(dataset.labels, round(share * len(dataset)), seed)[0]
+    raw = np.random.PCG64([seed, 1]).random_raw(len(wrong)) >> np.uint64(32)
+    shift = torch.from_numpy(1 + (raw % np.uint64(len(dataset.classes) - 1)).astype(np.int64))
+    labels = dataset.labels.clone()
+    labels[wrong] = (labels[wrong] + shift) % len(dataset.classes)
+    return cast(AnyLabelled, replace(cast(Any, dataset), labels=labels))
+
+
 @dataclass(frozen=True)
 class KnownUnseen:
     """One set of images in two: of classes that a model is trained on, and of classes that it never sees."""

@@ -17,7 +17,14 @@ from geq.data.hub import HubDataset, read_hub
 from geq.data.idx import STATISTICS as MNIST_STATISTICS
 from geq.data.idx import read_mnist
 from geq.data.option import DatasetOptions
-from geq.data.protocol import first_classes, hold_out, stratified, subset_by_size, superclasses
+from geq.data.protocol import (
+    first_classes,
+    hold_out,
+    stratified,
+    subset_by_size,
+    superclasses,
+    with_label_noise,
+)
 from geq.data.root import data_root
 from geq.data.segmentation import (
     CAMVID_STATISTICS,
@@ -199,7 +206,7 @@ _REGISTRY: dict[str, DatasetInfo] = {
     ),
 }
 _SUBSET = {"subset", "subset_seed"}
-_SHARED = {"validation", "validation_seed", *_SUBSET}
+_SHARED = {"validation", "validation_seed", "label_noise", *_SUBSET}
 
 
 def dataset_names() -> tuple[str, ...]:
@@ -223,6 +230,7 @@ def load_dataset(
     validation_seed: int = 0,
     subset: int | None = None,
     subset_seed: int = 0,
+    label_noise: float = 0.0,
     folder: Path | str | None = None,
     class_list: Path | str | None = None,
     image_size: int | None = None,
@@ -243,6 +251,7 @@ def load_dataset(
         validation_seed=validation_seed,
         subset=subset,
         subset_seed=subset_seed,
+        label_noise=label_noise,
         folder=folder,
         class_list=class_list,
         image_size=image_size,
@@ -263,13 +272,15 @@ def load_with_options(name: str, split: Split, root: Path, options: DatasetOptio
         known = ", ".join(sorted(info.options | shared)) or "none"
         raise OptionError(f"{name} has no option {option!r} (it has: {known})")
     dataset = _read_split(info, name, split, root, options)
-    if options.subset is None:
-        return dataset
     if isinstance(dataset, SegmentationDataset):
+        if options.subset is None:
+            return dataset
         return dataset.subset(
             stratified(torch.zeros(len(dataset)).long(), options.subset, options.subset_seed)[0]
         )
-    return subset_by_size(dataset, options.subset, options.subset_seed)
+    if options.subset is not None:
+        dataset = subset_by_size(dataset, options.subset, options.subset_seed)
+    return with_label_noise(dataset, options.label_noise) if split == "train" else dataset
 
 
 def _read_split(

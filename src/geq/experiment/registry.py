@@ -22,9 +22,15 @@ from geq.experiment import (
     opteq_table_8,
     opteq_table_9,
     opteq_table_10,
+    study_architecture,
     study_collapse,
     study_feedback,
+    study_final_cifar10,
+    study_final_cifar100,
     study_gamma,
+    study_robustness,
+    study_scale,
+    study_scarcity,
 )
 from geq.experiment.experiment import Experiment
 
@@ -49,7 +55,17 @@ _PAPERS = (
     opteq_table_10,
 )
 
-_STUDY = (study_collapse, study_feedback, study_gamma)
+_STUDY = (
+    study_collapse,
+    study_feedback,
+    study_gamma,
+    study_robustness,
+    study_scarcity,
+    study_scale,
+    study_architecture,
+    study_final_cifar10,
+    study_final_cifar100,
+)
 
 PAPERS: dict[str, Experiment] = {module.EXPERIMENT.name: module.EXPERIMENT for module in _PAPERS}
 """Tables and figures, in the order of the papers."""

@@ -37,5 +37,5 @@ EXPERIMENT = Experiment(
         better("Learned is better than the paper's", "learned", "paper"),
         better("Learned is better than γ = 0", "learned", "control"),
     ),
-    scales=studied("cifar10", 10_000, 8, Equilibria()),
+    scales=studied("cifar10", 8_000, 6, Equilibria()),
 )

@@ -1,4 +1,4 @@
-"""The 19 corruptions of CIFAR-10-C by name, and the one function that applies them."""
+"""The 19 corruptions of CIFAR-10-C by name, four faults besides, and the one function that applies them."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ GROUPS = {
     "weather": ("snow", "frost", "fog", "spatter"),
     "digital": ("brightness", "contrast", "elastic_transform", "pixelate", "jpeg_compression", "saturate"),
 }
+FAULTS = ("occlusion", "noise_patches", "dead_lines", "hot_pixels")
+"""Outliers of our own, which means and files of CIFAR-10-C never contain."""
+ALL_GROUPS = {**GROUPS, "fault": FAULTS}
 SEVERITIES = (1, 2, 3, 4, 5)
 
 
@@ -30,6 +33,11 @@ def corruption_names() -> tuple[str, ...]:
     (19, 'gaussian_noise')
     """
     return tuple(name for names in GROUPS.values() for name in names)
+
+
+def known_names() -> tuple[str, ...]:
+    """Every name that :func:`corrupt` takes: the 19 and the faults."""
+    return (*corruption_names(), *FAULTS)
 
 
 def corrupt(
@@ -66,8 +74,8 @@ def corrupt_by(
 
 
 def _corruption(name: str) -> Corruption:
-    if name not in corruption_names():
-        raise unknown_name("corruption", name, corruption_names())
+    if name not in known_names():
+        raise unknown_name("corruption", name, known_names())
     return _corruptions()[name]
 
 
@@ -98,7 +106,7 @@ def _apply(
 @lru_cache(maxsize=1)
 def _corruptions() -> dict[str, Corruption]:
     found: dict[str, Corruption] = {}
-    for group in GROUPS:
+    for group in ALL_GROUPS:
         try:
             module = import_module(f"geq.data.corruption.{group}")
         except ImportError as error:

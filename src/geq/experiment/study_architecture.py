@@ -1,0 +1,74 @@
+"""Study, question 6: what to spend fifty thousand parameters on.
+
+    geq reproduce study-architecture --scale small
+
+Time: 1 to 6 minutes of one core for a run at scale small, half an hour for a seed.
+
+A GEQ network is a stem, equilibria side by side, and a head. Behind a stem of two convolutions, equilibria
+with little feedback make a shallow network; compared are a deeper stem, fewer and wider branches, larger
+maps, a finer head, stronger feedback, and how exactly the equilibrium is solved and differentiated. The
+ResNet and the MDEQ of the same size show what the best of them has to reach. All have 44 to 51 thousand
+parameters.
+"""
+
+from __future__ import annotations
+
+from geq.experiment.arm import PARAMETERS
+from geq.experiment.equilibrium_measurement import Equilibria
+from geq.experiment.experiment import Arm, Experiment, Metric
+from geq.experiment.measurement import Speed
+from geq.experiment.recipe import sizes
+from geq.experiment.study import EVALUATIONS, FEEDBACK, VALIDATION, better, geq_arm, studied
+
+THROUGHPUT = Metric("images_per_second", "trained", "images/s", 0)
+SHAPES = {
+    "stem": (
+        "stem of three, two branches",
+        ("stem_channels=[16,24,32]", "stem_strides=[1,2,2]", "scales=[8,4]", "mid_channels=[24,24]"),
+        48,
+    ),
+    "one": ("one branch", ("scales=[8]", "mid_channels=[48]"), 72),
+    "maps": (
+        "maps of 16 and 8",
+        ("stem_strides=[2,1]", "scales=[16,8]", "mid_channels=[24,24]", "fusion_scale=16"),
+        64,
+    ),
+}
+OPTIONS = {
+    "pool": ("head on 2×2 instead of one mean", ("pool=2",)),
+    "strong": ("‖W‖ ≤ 1.4", ("bound=1.4",)),
+    "phantom": ("phantom gradient", ("gradient=phantom",)),
+    "loose": ("solved to 1e-2", ("tol=0.01",)),
+}
+
+
+def shaped(name: str) -> Arm:
+    label, override, channels = SHAPES[name]
+    chosen = [*override, f"out_channels={channels}"]
+    return Arm(label, {"small": {"model": "geq_small", "override": chosen}})
+
+
+EXPERIMENT = Experiment(
+    name="study-architecture",
+    title="What fifty thousand parameters are spent on",
+    source="study 6",
+    opening=__doc__ or "",
+    arms={
+        "geq": geq_arm("as it is"),
+        **{name: shaped(name) for name in SHAPES},
+        **{name: geq_arm(label, *override) for name, (label, override) in OPTIONS.items()},
+        "resnet": Arm("ResNet", sizes("resnet_tiny", "resnet_small", None)),
+        "mdeq": Arm("MDEQ", sizes("mdeq_tiny", "mdeq_small", None)),
+    },
+    metrics=(VALIDATION, PARAMETERS, THROUGHPUT, FEEDBACK, EVALUATIONS),
+    claims=(
+        better("A deeper stem helps", "stem", "geq"),
+        better("One wide branch is better than three", "one", "geq"),
+        better("Larger maps help", "maps", "geq"),
+        better("A finer head helps", "pool", "geq"),
+        better("The exact gradient is better than the phantom one", "geq", "phantom"),
+        better("Solving to 1e-3 is better than to 1e-2", "geq", "loose"),
+        better("With a deeper stem GEQ is better than a ResNet", "stem", "resnet"),
+    ),
+    scales=studied("cifar10", 8_000, 6, Equilibria(), Speed(images=300)),
+)

@@ -1,0 +1,56 @@
+"""The table that the study ends with, for one dataset."""
+
+from __future__ import annotations
+
+from geq.experiment.arm import ACCURACY, PARAMETERS, against_control, control, geq, mopteq, resnet18
+from geq.experiment.experiment import Arm, Experiment, Metric
+from geq.experiment.measurement import Corruption, Speed
+from geq.experiment.recipe import sizes, small, smoke
+from geq.experiment.study import better
+
+MEAN = Metric("corruption_accuracy", "mean of 19")
+GROUPS = {
+    group: Metric(f"corruption_group/{group}", group) for group in ("noise", "blur", "weather", "digital")
+}
+THROUGHPUT = Metric("images_per_second", "trained", "images/s", 0)
+LABELS = {
+    "resnet": "a ResNet",
+    "mdeq": "an MDEQ",
+    "mopteq": "the linear kernel",
+    "sigmoid": "the sigmoid kernel",
+}
+
+
+def final(data: str, title: str, opening: str) -> Experiment:
+    return Experiment(
+        name=f"study-final-{data}",
+        title=f"Six networks of one size on {title}",
+        source="study",
+        opening=opening,
+        arms={
+            "resnet": resnet18(f"paper/resnet18_{data}"),
+            "mdeq": Arm("MDEQ", sizes("mdeq_tiny", "mdeq_small", None)),
+            "mopteq": mopteq(None, "linear (MOptEq)"),
+            "sigmoid": Arm("sigmoid", sizes("mopteq_tiny_sigmoid", "mopteq_small_sigmoid", None)),
+            "control": control(f"paper/geq_{data}_8m"),
+            "geq": geq(None, "GEQ"),
+        },
+        metrics=(ACCURACY, MEAN, *GROUPS.values(), PARAMETERS, THROUGHPUT),
+        claims=(
+            against_control(),
+            *(better(f"GEQ is better than {label}", "geq", arm, ACCURACY) for arm, label in LABELS.items()),
+            against_control(MEAN),
+            *(
+                better(f"Under {group} the Gaussian is better than γ = 0", "geq", "control", metric)
+                for group, metric in GROUPS.items()
+            ),
+            *(
+                better(f"Under corruption GEQ is better than {label}", "geq", arm, MEAN)
+                for arm, label in LABELS.items()
+            ),
+        ),
+        scales={
+            "smoke": smoke(Corruption(limit=20), Speed(images=64, repeats=1)),
+            "small": small(data, 20_000, 8, Corruption(limit=500), Speed(), note="500 test images corrupted"),
+        },
+    )
