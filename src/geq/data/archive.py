@@ -12,8 +12,8 @@ import tarfile
 import tempfile
 from pathlib import Path, PurePosixPath
 
-from geq.durable import STORAGE
 from geq.data.stream import BoundedStream
+from geq.durable import STORAGE
 from geq.error import DataError, GeqError
 
 LARGEST = 50 << 30
@@ -56,7 +56,8 @@ def _extract(archive: Path, target: Path, largest: int) -> None:
     try:
         with BoundedStream(archive, largest) as stream, tarfile.open(fileobj=stream, mode="r:") as tar:
             while (member := tar.next()) is not None:
-                tar.members.clear()  # it would remember each of them
+                # It would remember each of them.
+                tar.members.clear()  # type: ignore[attr-defined]
                 path = target / _safe_name(member, archive)
                 if member.isdir():
                     path.mkdir(parents=True, exist_ok=True)

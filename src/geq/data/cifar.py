@@ -142,7 +142,7 @@ def _read_python(path: Path, key: str, classes: int) -> Arrays:
             f"{path} must hold images of {PIXELS} bytes and as many labels: "
             f"got {data.shape} and {len(labels)}; {FIX}"
         )
-    if not all(type(label) is int for label in labels):
+    if not all(type(label) is int and abs(label) < 1 << 62 for label in labels):
         raise DataError(f"{path} has labels that are not whole numbers; {FIX}")
     return data, _in_range(np.array(labels, dtype=np.int64), classes, path)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import math
 import struct
 import zlib
@@ -37,6 +38,11 @@ STATISTICS = {
 PREFIX = {"train": "train", "test": "t10k"}
 LARGEST = 1 << 30
 """Bytes that one idx file may unpack to: twenty times the largest of the official ones."""
+
+
+SMALL, RATIO = 1 << 26, 100
+"""A packed file may unpack to this many bytes in any case, or to this many times its own; the official ones
+have a tenth."""
 
 
 def find_idx_folder(name: Literal["mnist", "fashion_mnist"], root: Path) -> Path:
@@ -75,6 +81,15 @@ def _file(folder: Path, stem: str) -> Path:
     raise DataError(f"{folder} must hold {stem} or {stem}.gz; it does not: fetch the dataset again")
 
 
+def _at_most(file: io.BufferedIOBase, size: int) -> bytes:
+    """The next ``size`` bytes, or all there are. ``read(size)`` would reserve what a header merely claims."""
+    parts = []
+    while size and (part := file.read(min(size, 1 << 20))):
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
 def read_idx(path: Path, dimensions: int) -> UInt8[np.ndarray, "..."]:
     """An idx file of bytes: two zeros, the type 8, the number of dimensions, each length, the content."""
     header = 4 + 4 * dimensions
@@ -87,11 +102,13 @@ def read_idx(path: Path, dimensions: int) -> UInt8[np.ndarray, "..."]:
                 )
             shape = struct.unpack(f">{dimensions}I", start[4:])
             size = math.prod(shape)
-            if size > LARGEST:
+            if size > min(LARGEST, max(SMALL, RATIO * path.stat().st_size)):
                 raise DataError(
                     f"{path} announces {size} bytes, more than any such dataset has; it was not read"
                 )
-            content = file.read(size + 1)
+            if not size:
+                raise DataError(f"{path} is empty: its header announces {shape}; fetch it again")
+            content = _at_most(file, size + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path} is damaged or cannot be read: {error}; fetch it again") from error
     if len(content) != size:

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import io
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import UInt8
 
-from geq.error import DataError, MissingExtraError
+from geq.error import DataError, GeqError, MissingExtraError
 
 if TYPE_CHECKING:
     from PIL import Image
 
 MAX_PIXELS = 64_000_000
 """Larger than any photograph of the datasets here (Cityscapes: 2 million, ImageNet's largest: 38 million)."""
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "PPM", "TIFF")
+"""Pillow knows dozens of formats, some of which start other programs (EPS: Ghostscript); these do not."""
 SUFFIXES = (".jpeg", ".jpg", ".png", ".webp", ".bmp", ".ppm", ".tif", ".tiff")
 
 
@@ -34,8 +38,9 @@ def read_image(path: Path, size: int | None = None) -> UInt8[np.ndarray, "h w 3"
 
 def decode_image(source: Path | io.BytesIO, what: str, size: int | None = None) -> UInt8[np.ndarray, "h w 3"]:
     """As :func:`read_image`, from a file or from its bytes; errors call it ``what``."""
-    picture = _rgb(_open(source, what), what)
-    return np.asarray(picture if size is None else _middle_square(picture, size))
+    with _explained(what):
+        picture = _rgb(_open(source, what), what)
+        return np.asarray(picture if size is None else _middle_square(picture, size))
 
 
 def middle_square(pixels: UInt8[np.ndarray, "h w 3"], size: int) -> UInt8[np.ndarray, "size size 3"]:
@@ -47,39 +52,48 @@ def middle_square(pixels: UInt8[np.ndarray, "h w 3"], size: int) -> UInt8[np.nda
 
 def read_mask(path: Path) -> UInt8[np.ndarray, "h w"]:
     """Label of each pixel: a single-channel or palette image of 8 bits, never converted."""
-    picture = _open(path, str(path))
+    with _explained(str(path)):
+        picture = _open(path, str(path))
     if picture.mode not in ("L", "P"):
         raise DataError(f"{path} must be a label image with one channel of 8 bits: got mode {picture.mode}")
     return np.asarray(picture)
 
 
 def _open(source: Path | io.BytesIO, what: str) -> Image.Image:
-    try:
-        from PIL import Image, UnidentifiedImageError
-    except ImportError as error:
-        raise MissingExtraError.naming("pillow", "vision", "reading image files") from error
+    from PIL import Image
+
     if isinstance(source, Path) and not source.is_file():
         raise DataError(f"{what} is missing: fetch or unpack the dataset again")
+    file = source.open("rb") if isinstance(source, Path) else source
+    with file, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Pillow warns of size and of metadata; size is judged here
+        picture = Image.open(file, formats=FORMATS)
+        if picture.width * picture.height > MAX_PIXELS:
+            raise DataError(
+                f"{what} announces {picture.width} × {picture.height} pixels, more than {MAX_PIXELS}: "
+                "it was not unpacked (a decompression bomb, or not a photograph); remove it"
+            )
+        picture.load()
+    return picture
+
+
+@contextmanager
+def _explained(what: str) -> Iterator[None]:
+    """Whatever Pillow raises while it reads or converts ``what``, in words."""
     try:
-        file = source.open("rb") if isinstance(source, Path) else source
-        with file, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Pillow warns of size and of metadata; size is judged here
-            picture = Image.open(file)
-            if picture.width * picture.height > MAX_PIXELS:
-                raise DataError(
-                    f"{what} announces {picture.width} × {picture.height} pixels, more than {MAX_PIXELS}: "
-                    "it was not unpacked (a decompression bomb, or not a photograph); remove it"
-                )
-            picture.load()
-    except DataError:
+        from PIL import UnidentifiedImageError
+    except ImportError as error:
+        raise MissingExtraError.naming("pillow", "vision", "reading image files") from error
+    try:
+        yield
+    except GeqError:
         raise
     except UnidentifiedImageError as error:  # its own words describe the object that was read
         raise DataError(
             f"{what} is not an image that can be read: it has no known format; use PNG or JPEG"
         ) from error
-    except Exception as error:  # Pillow's decoders raise whatever the damage made them stumble over
+    except Exception as error:  # decoders and conversions raise whatever the damage made them stumble over
         raise DataError(f"{what} is not an image that can be read: {error}; remove or replace it") from error
-    return picture
 
 
 def _rgb(picture: Image.Image, what: str) -> Image.Image:
@@ -88,7 +102,7 @@ def _rgb(picture: Image.Image, what: str) -> Image.Image:
     if picture.mode == "RGB":
         return picture
     if picture.mode in ("I;16", "I;16B", "I;16L", "I"):
-        values = np.asarray(picture).astype(np.int64)
+        values = np.asarray(picture)  # 16 bits without sign, or 32 with one
         if values.min(initial=0) < 0 or values.max(initial=0) > 65535:
             raise DataError(f"{what} has grey values outside 0..65535: convert it to 8 or 16 bits")
         picture = Image.fromarray((values >> 8).astype(np.uint8))

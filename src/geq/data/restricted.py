@@ -15,8 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from geq.document import short
 from geq.error import DataError
 
+DIMENSIONS = 4
+"""Of an array; the official ones have two."""
 FIX = "delete it and fetch the dataset again ('geq data fetch')"
 
 
@@ -26,8 +29,8 @@ class _Bytes:
     __slots__ = ()
 
     def __call__(self, code: str, align: bool | int = False, copy: bool | int = False) -> _Bytes:
-        if code != "u1":
-            raise pickle.UnpicklingError(f"an array of type {code!r}; only unsigned bytes are read")
+        if not isinstance(code, str) or code != "u1":
+            raise pickle.UnpicklingError(f"an array of type {short(code)}; only unsigned bytes are read")
         return self
 
     def __setstate__(self, state: Any) -> None:
@@ -47,8 +50,13 @@ class _Array:
         data = raw.encode("latin-1") if isinstance(raw, str) else raw
         if not isinstance(kind, _Bytes) or not isinstance(data, bytes):
             raise pickle.UnpicklingError("an array that is not made of bytes")
-        if not all(isinstance(n, int) and n >= 0 for n in shape) or math.prod(shape) != len(data):
-            raise pickle.UnpicklingError(f"an array of shape {shape} with {len(data)} bytes")
+        if (
+            not isinstance(shape, tuple)
+            or len(shape) > DIMENSIONS
+            or not all(type(n) is int and 0 < n <= len(data) for n in shape)
+            or math.prod(shape) != len(data)
+        ):
+            raise pickle.UnpicklingError(f"an array of shape {short(shape)} with {len(data)} bytes")
         self.content = np.frombuffer(data, dtype=np.uint8).reshape(shape, order="F" if column_order else "C")
 
 
@@ -88,6 +96,28 @@ class _Reader(pickle._Unpickler):
     """
 
     dispatch = {code[0]: pickle._Unpickler.dispatch[code[0]] for code in _INSTRUCTIONS}
+
+    def set_items(self) -> None:
+        """The content of a dict, with text, bytes or numbers as keys.
+
+        A tuple that holds another one twice, which holds another one twice, is a short program that takes
+        for ever to hash.
+        """
+        items: list[Any] = self.pop_mark()  # type: ignore[attr-defined]
+        self._set(items)
+
+    def set_item(self) -> None:
+        value = self.stack.pop()  # type: ignore[attr-defined]
+        self._set([self.stack.pop(), value])  # type: ignore[attr-defined]
+
+    def _set(self, items: list[Any]) -> None:
+        target = self.stack[-1]  # type: ignore[attr-defined]
+        for key, value in zip(items[::2], items[1::2], strict=True):
+            if type(target) is not dict or type(key) not in (str, bytes, int):
+                raise pickle.UnpicklingError("a key that is neither text nor a number")
+            target[key] = value
+
+    dispatch |= {pickle.SETITEM[0]: set_item, pickle.SETITEMS[0]: set_items}  # type: ignore[dict-item]
 
     def find_class(self, module: str, name: str) -> Any:
         try:

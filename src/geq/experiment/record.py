@@ -68,12 +68,13 @@ class Record:
             raise InputError(f"not JSON ({problem})") from None
         if not isinstance(values, dict):
             raise InputError(f"a record must be a JSON object: got {type(values).__name__}")
-        if values.get("format") != FORMAT:
-            raise InputError(f"a record of this version has format {FORMAT}: got {short(values.get('format'))}")
+        found = values.get("format")
+        if found != FORMAT:
+            raise InputError(f"a record of this version has format {FORMAT}: got {short(found)}")
         names, hints = {item.name for item in fields(cls)}, get_type_hints(cls)
-        for what, found in (("misses", names - set(values)), ("has unknown fields", set(values) - names)):
-            if found:
-                raise InputError(f"the record {what}: {', '.join(sorted(found))}")
+        for what, fault in (("misses", names - set(values)), ("has unknown fields", set(values) - names)):
+            if fault:
+                raise InputError(f"the record {what}: {', '.join(sorted(fault))}")
         try:
             read = {name: checked(hints[name], values[name], name) for name in names}
         except CheckpointError as problem:

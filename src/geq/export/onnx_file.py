@@ -14,7 +14,7 @@ import numpy
 import torch
 from torch import Tensor, nn
 
-from geq.error import MissingExtraError, OptionError
+from geq.error import DataError, MissingExtraError, OptionError
 from geq.export.check import MANY_STEPS, TIGHT, Agreement, Runner, compare
 from geq.export.description import Description
 from geq.export.place import put
@@ -24,6 +24,8 @@ from geq.export.torch_file import example, trace
 from geq.model.network import Network
 
 OPSET = 18
+KINDS = {1: "float32", 7: "int64", 11: "float64"}
+"""ONNX's numbers of the types that a tolerance and a number of steps can have."""
 INPUTS = ("images", "tolerance", "max_steps")
 OUTPUTS = ("logits", "residual", "steps", "converged")
 
@@ -93,11 +95,17 @@ def retuned(content: bytes, tolerance: float, max_steps: int) -> bytes:
     """The same file with loops that stop at another tolerance, or after another number of evaluations."""
     import onnx
 
-    proto = onnx.load_model_from_string(content)
+    try:
+        proto = onnx.load_model_from_string(content)
+    except Exception as problem:  # protobuf's own class of errors is none of ours
+        raise DataError(f"this is not the content of an ONNX file: {problem}") from problem
     chosen = {"tolerance": tolerance, "max_steps": max_steps}
     for tensor in proto.graph.initializer:
         if tensor.name in chosen:
-            dtype = onnx.numpy_helper.to_array(tensor).dtype
+            kind = KINDS.get(tensor.data_type)
+            if kind is None or tensor.dims:
+                raise DataError(f"{tensor.name} must be one number: the file was not written by geq")
+            dtype = numpy.dtype(kind)
             tensor.CopyFrom(
                 onnx.numpy_helper.from_array(numpy.asarray(chosen[tensor.name], dtype), tensor.name)
             )

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from geq.document import short
 from geq.error import CheckpointError, OptionError, unknown_name
 
 CLASS_KEY = "class"
@@ -107,20 +108,29 @@ def from_json(expected: Any, value: Any, where: str = "config") -> Any:
         return _from_union(arguments, value, where)
     if origin is Literal:
         if value not in arguments:
-            raise CheckpointError(f"{where} must be one of {list(arguments)}; got {value!r}")
+            raise CheckpointError(f"{where} must be one of {list(arguments)}; got {short(value)}")
         return value
     if origin is tuple or expected is tuple:
         return _from_list(arguments, value, where)
     if isinstance(expected, type) and issubclass(expected, Enum):
-        if value not in expected.__members__:
-            raise CheckpointError(f"{where} must be one of {sorted(expected.__members__)}; got {value!r}")
+        if not isinstance(value, str) or value not in expected.__members__:
+            raise CheckpointError(
+                f"{where} must be one of {sorted(expected.__members__)}; got {short(value)}"
+            )
         return expected[value]
     if isinstance(value, dict) and isinstance(expected, type):
         return _from_fields(expected, value, where)
     if expected is Any or _is_plain(expected, value):
-        return float(value) if expected is float else value
+        return _as_float(value, where) if expected is float else value
     name = getattr(expected, "__name__", str(expected))
-    raise CheckpointError(f"{where} must be of type {name}; got {value!r}")
+    raise CheckpointError(f"{where} must be of type {name}; got {short(value)}")
+
+
+def _as_float(value: int | float, where: str) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # a whole number of a file has any number of digits
+        raise CheckpointError(f"{where} must be a number below 1e308; got {short(value)}") from None
 
 
 def _is_plain(expected: Any, value: Any) -> bool:
@@ -145,7 +155,7 @@ def _from_union(choices: tuple[Any, ...], value: Any, where: str) -> Any:
 
 def _from_list(arguments: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
     if not isinstance(value, list):
-        raise CheckpointError(f"{where} must be a list; got {value!r}")
+        raise CheckpointError(f"{where} must be a list; got {short(value)}")
     if not arguments or arguments[-1] is Ellipsis:
         item_types = (arguments[0] if arguments else Any,) * len(value)
     elif len(arguments) != len(value):
@@ -161,9 +171,9 @@ def _from_list(arguments: tuple[Any, ...], value: Any, where: str) -> tuple[Any,
 def _from_fields(expected: type, value: dict[str, Any], where: str) -> Any:
     known = {kind.__name__: kind for kind in _descendants(expected) if dataclasses.is_dataclass(kind)}
     name = value.get(CLASS_KEY)
-    if name not in known:
+    if not isinstance(name, str) or name not in known:
         raise CheckpointError(
-            f"{where} must be a {' or '.join(sorted(known)) or expected.__name__}; got {name!r}"
+            f"{where} must be a {' or '.join(sorted(known)) or expected.__name__}; got {short(name)}"
         )
     kind = known[name]
     hints = get_type_hints(kind)
@@ -181,7 +191,7 @@ def _from_fields(expected: type, value: dict[str, Any], where: str) -> Any:
     decoded = {key: from_json(hints[key], entry, f"{where}.{key}") for key, entry in given.items()}
     try:
         return kind(**decoded)
-    except OptionError as problem:
+    except (ValueError, TypeError, ArithmeticError, LookupError) as problem:  # among them OptionError
         raise CheckpointError(f"{where} ({name}): {problem}") from problem
 
 

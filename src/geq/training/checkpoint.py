@@ -31,7 +31,7 @@ NAMES = {
     *(f"torch {kind}Storage" for kind in ("Bool", "Byte", "Char", "Short", "Int", "Long")),
 }
 """All that the pickle of a checkpoint may call."""
-KINDS = {
+KINDS: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("position", "model", "optimizer", "scaler", "measures", "callbacks", "random"), dict),
     "average": (dict, type(None)),
     "history": list,

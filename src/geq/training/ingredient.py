@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_type_hints
@@ -16,6 +15,7 @@ from geq.data.root import data_root
 from geq.data.segmentation import SegmentationDataset
 from geq.data.transform.default import Augment, default_transform
 from geq.data.transform.pixel import Normalize
+from geq.document import parse_json
 from geq.error import CheckpointError, OptionError, unknown_name
 from geq.model.config import STEPPED, NetworkConfig, from_json
 from geq.model.differentiation import DifferentiationConfig
@@ -107,7 +107,7 @@ def decoded(items: tuple[str, ...], target: type, what: str) -> dict[str, Any]:
         if name not in hints:
             raise unknown_name(f"field in {what}", name, hints)
         try:
-            value = json.loads(text)
+            value = parse_json(text)
         except ValueError:
             value = text
         try:

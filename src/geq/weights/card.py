@@ -5,13 +5,14 @@ Accuracies, confidences and calibration errors are in %.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
+from geq.document import parse_json, short
 from geq.error import CheckpointError
+from geq.model.config import from_json
 from geq.model.shipped import CARD, shipped_folder, shipped_names
 
 
@@ -116,19 +117,37 @@ class Card:
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], where: str = CARD) -> Card:
         """The inverse; a field that is missing or unknown is an error."""
-        parts = {"test": Test, "calibration": Calibration, "corruption": Corruption, "training": Training}
-        try:
-            read = {name: kind(**values[name]) for name, kind in parts.items()}
-            proved = {name: Certificate(**found) for name, found in values["certificate"].items()}
-            return cls(**{**values, **read, "certificate": proved})
-        except (TypeError, KeyError, AttributeError) as problem:
-            raise CheckpointError(f"{where} is not the card of a network: {problem}") from problem
+        card = _decoded(cls, values, f"{where} is not the card of a network: it")
+        assert isinstance(card, cls)
+        if len(card.shape) != 3 or not card.classes:
+            raise CheckpointError(f"{where}: a network has images of three dimensions and classes")
+        return card
+
+
+def _decoded(kind: Any, value: Any, where: str) -> Any:
+    """``value`` as a dataclass, a list or a mapping of ``kind``, each part checked."""
+    outer, inner = get_origin(kind), get_args(kind)
+    if is_dataclass(kind):
+        hints = get_type_hints(kind)
+        if not isinstance(value, Mapping) or set(value) != set(hints):
+            raise CheckpointError(f"{where} must state {', '.join(hints)}, and nothing else")
+        parts = {name: _decoded(hint, value[name], f"{where}: {name}") for name, hint in hints.items()}
+        return kind(**parts)  # type: ignore[operator]
+    if outer is list:
+        if not isinstance(value, list):
+            raise CheckpointError(f"{where} must be a list; got {short(value)}")
+        return [_decoded(inner[0], item, where) for item in value]
+    if outer is dict:
+        if not isinstance(value, Mapping):
+            raise CheckpointError(f"{where} must be an object; got {short(value)}")
+        return {name: _decoded(inner[1], item, f"{where}: {name}") for name, item in value.items()}
+    return value if kind is Any else from_json(kind, value, where)
 
 
 def read_card(folder: Path) -> Card:
     path = folder / CARD
     try:
-        values = json.loads(path.read_text())
+        values = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as problem:
         raise CheckpointError(f"{path} cannot be read: {problem}") from problem
     return Card.from_mapping(values, str(path))

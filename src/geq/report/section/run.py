@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from geq.document import parse_json
 from geq.error import DataError
 from geq.report.chart.bar_chart import bar_chart
 from geq.report.chart.reliability_chart import Bin, expected_error, reliability_chart
@@ -56,7 +56,7 @@ def run_figures(run: Path, name: str, complaints: list[str]) -> list[Figure]:
         path = analysis / f"{file}.json"
         if path.is_file():
             try:
-                figure = draw(json.loads(path.read_text(encoding="utf-8"))["values"], name)
+                figure = draw(parse_json(path.read_text(encoding="utf-8"))["values"], name)
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
                 complaints.append(f"{name}/{path.name} is not an analysis that can be drawn ({problem!r})")
         if figure is None:  # what was drawn at the time, if it cannot be drawn anew

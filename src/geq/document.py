@@ -1,0 +1,77 @@
+"""Text of others, taken apart: JSON and YAML files that nobody has to trust."""
+
+from __future__ import annotations
+
+import json
+import reprlib
+from typing import Any
+
+LARGEST_YAML = 1 << 18
+"""Characters of a YAML file; one with every option of a run has two thousand."""
+
+
+def parse_json(text: str) -> Any:
+    r"""What a JSON document says; whatever is wrong with it is a ``ValueError``.
+
+    Python's own reader raises a ``RecursionError`` for nesting that is too deep, and takes halves of
+    characters (``"\ud800"``), which can be written into no file afterwards.
+
+    >>> parse_json('{"a": [1, 2]}')
+    {'a': [1, 2]}
+    """
+    try:
+        value = json.loads(text)
+        if "\\u" in text:
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    return value
+
+
+def parse_yaml(text: str) -> Any:
+    """What a YAML document of plain data says; whatever is wrong with it is a ``ValueError``.
+
+    A file of options needs no references from one place to another, and with them a page of text can stand
+    for more than a computer holds.
+
+    >>> parse_yaml("epochs: 3")
+    {'epochs': 3}
+    >>> parse_yaml("a: &x [1]\\nb: [*x, *x]")
+    Traceback (most recent call last):
+    ValueError: it refers to another place in itself (*x), which options do not need
+    """
+    import yaml
+
+    if len(text) > LARGEST_YAML:
+        raise ValueError(
+            f"it has {len(text)} characters, more than the {LARGEST_YAML} of any file of options"
+        )
+    try:
+        for event in yaml.parse(text, yaml.SafeLoader):
+            if isinstance(event, yaml.AliasEvent):
+                raise ValueError(
+                    f"it refers to another place in itself (*{event.anchor}), which options do not need"
+                )
+        return yaml.safe_load(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except ValueError:
+        raise
+    except Exception as problem:  # beside its own errors, PyYAML lets out those of what it builds
+        raise ValueError(" ".join(str(problem).split())) from problem
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother, _SHORT.maxlong = 3, 120, 120, 40
+
+
+def short(value: Any) -> str:
+    """A value of a file for a message: as Python writes it, but never long.
+
+    >>> short("x" * 1000) == repr("x" * 1000), len(short("x" * 1000)) <= 120
+    (False, True)
+    """
+    try:
+        return _SHORT.repr(value)
+    except ValueError:  # Python does not write out numbers of thousands of digits
+        return "a very large number"
