@@ -18,7 +18,7 @@ from geq.experiment.equilibrium_measurement import Equilibria
 from geq.experiment.experiment import Arm, Experiment, Metric
 from geq.experiment.measurement import Speed
 from geq.experiment.recipe import sizes
-from geq.experiment.study import EVALUATIONS, FEEDBACK, VALIDATION, better, geq_arm, studied
+from geq.experiment.study import EVALUATIONS, FEEDBACK, VALIDATION, better, control_arm, geq_arm, studied
 
 THROUGHPUT = Metric("images_per_second", "trained", "images/s", 0)
 SHAPES = {
@@ -54,6 +54,7 @@ EXPERIMENT = Experiment(
     source="study 6",
     opening=__doc__ or "",
     arms={
+        "control": control_arm(),
         "geq": geq_arm("as it is"),
         **{name: shaped(name) for name in SHAPES},
         **{name: geq_arm(label, *override) for name, (label, override) in OPTIONS.items()},
@@ -62,6 +63,7 @@ EXPERIMENT = Experiment(
     },
     metrics=(VALIDATION, PARAMETERS, THROUGHPUT, FEEDBACK, EVALUATIONS),
     claims=(
+        better("As it is, the Gaussian is better than γ = 0", "geq", "control"),
         better("A deeper stem helps", "stem", "geq"),
         better("One wide branch is better than three", "one", "geq"),
         better("Larger maps help", "maps", "geq"),
