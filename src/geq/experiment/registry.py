@@ -25,12 +25,13 @@ from geq.experiment import (
     study_architecture,
     study_collapse,
     study_feedback,
+    study_few_images,
     study_final_cifar10,
     study_final_cifar100,
     study_gamma,
+    study_label_noise,
     study_robustness,
     study_scale,
-    study_scarcity,
 )
 from geq.experiment.experiment import Experiment
 
@@ -60,7 +61,8 @@ _STUDY = (
     study_feedback,
     study_gamma,
     study_robustness,
-    study_scarcity,
+    study_label_noise,
+    study_few_images,
     study_scale,
     study_architecture,
     study_final_cifar10,

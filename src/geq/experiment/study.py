@@ -12,7 +12,7 @@ from typing import Any
 from geq.experiment.claim import Claim
 from geq.experiment.equilibrium_measurement import Validated
 from geq.experiment.experiment import Arm, Measurement, Metric, Scale
-from geq.experiment.recipe import SMALL, smoke
+from geq.experiment.recipe import SMALL, sizes, smoke
 
 VALIDATION = Metric("validation_accuracy", "validation")
 FEEDBACK = Metric("feedback", "‖Wz‖/‖Ux + b‖", "", 3)
@@ -32,6 +32,22 @@ def geq_arm(label: str, *override: str, model: str = "geq_small", **changes: Any
 
 def control_arm(*override: str, label: str = "γ = 0") -> Arm:
     return replace(geq_arm(label, "gamma=zero", *override), control=True)
+
+
+def four_networks() -> dict[str, Arm]:
+    """GEQ, what it is compared with, and its control."""
+    return {
+        "resnet": Arm("ResNet-18", sizes("resnet_tiny", "resnet_small", None)),
+        "mopteq": Arm("linear (MOptEq)", sizes("mopteq_tiny", "mopteq_small", None)),
+        "control": control_arm(),
+        "geq": geq_arm("GEQ"),
+    }
+
+
+def geq_is_better(where: str) -> tuple[Claim, ...]:
+    """... than each of the others of :func:`four_networks`."""
+    others = {"control": "γ = 0", "mopteq": "the linear kernel", "resnet": "a ResNet"}
+    return tuple(better(f"{where} GEQ is better than {name}", "geq", arm) for arm, name in others.items())
 
 
 def studied(
