@@ -116,7 +116,8 @@ def exclusively(lock: Path) -> Iterator[None]:
     except ImportError:  # Windows: no such lock
         yield
         return
-    handle = os.open(lock, os.O_RDONLY if lock.is_dir() else os.O_RDWR | os.O_CREAT, 0o666)
+    no_link = getattr(os, "O_NOFOLLOW", 0)  # a link in its place would have another file opened or made
+    handle = os.open(lock, os.O_RDONLY if lock.is_dir() else os.O_RDWR | os.O_CREAT | no_link, 0o666)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

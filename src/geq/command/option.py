@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from geq.document import parse_yaml
 from geq.error import MissingExtraError, OptionError, unknown_name
 
 if TYPE_CHECKING:
@@ -30,11 +33,30 @@ def parse(
         flag = argument.split("=", 1)[0]
         if flag.startswith("--") and flag != "--" and flag not in known:
             raise unknown_name(f"option of geq {command}", flag, known)
+    for flag, value in pairwise([*arguments, ""]):
+        if flag == "--config" or flag.startswith("--config="):
+            check_config(value if flag == "--config" else flag.partition("=")[2])
     try:
         return parser.parse_args(arguments)
     except jsonargparse.ArgumentError as problem:
         message = " ".join(str(problem).split())
         raise OptionError(f"geq {command}: {message}; see geq {command} --help") from problem
+
+
+def check_config(value: str) -> None:
+    """Refuse a file (or text) of options that is not plain YAML, before anyone else reads it.
+
+    >>> check_config("epochs: 3")
+    >>> check_config("a: &x [1]\\nb: [*x, *x]")
+    Traceback (most recent call last):
+    geq.error.OptionError: --config must be a YAML file of options: it refers to another place in itself ...
+    """
+    try:
+        path = Path(value)
+        text = path.read_text(encoding="utf-8") if "\n" not in value and path.is_file() else value
+        parse_yaml(text)
+    except (OSError, ValueError) as problem:
+        raise OptionError(f"--config must be a YAML file of options: {problem}") from problem
 
 
 def spelt(argument: str, known: list[str]) -> str:

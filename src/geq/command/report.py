@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +73,9 @@ def main(arguments: list[str]) -> int:
 
 def write_tables(folder: Path, tables: list[Table], ending: str) -> None:
     for table in tables:
-        write(folder / f"{table.anchor}.{ending}", table.markdown() if ending == "md" else table.csv())
+        # The name comes from a record, which may come from anywhere: no separator of folders is left of it.
+        name = re.sub(r"[^\w.-]", "_", table.anchor)
+        write(folder / f"{name}.{ending}", table.markdown() if ending == "md" else table.csv())
 
 
 def write(path: Path, text: str) -> None:

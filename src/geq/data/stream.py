@@ -16,7 +16,7 @@ OPENERS = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 """First bytes of a packed file -> what unpacks it."""
 PIECE = 1 << 22
 """Bytes that may be wanted at once. A tar archive that wants more wants them for the name of a file."""
-RATIO, SMALL = 100, 1 << 28
+RATIO, SMALL = 100, 1 << 26
 """No archive of images unpacks to more than so many times its size, unless it is small."""
 
 

@@ -24,6 +24,15 @@ def demand(holds: bool, rule: str, came: object) -> None:
         raise OptionError(f"{rule}: got {came}")
 
 
+def is_folder_name(name: str) -> bool:
+    """Whether a folder of this name lies below the one that it is made in, and not elsewhere.
+
+    >>> is_folder_name("trial-1"), is_folder_name(".."), is_folder_name("a/b")
+    (True, False, False)
+    """
+    return name not in ("", ".", "..") and not set(name) & set("/\\\0")
+
+
 def check_overrides(name: str, items: tuple[str, ...]) -> None:
     for item in items:
         demand("=" in item, f"{name} must look like field=value", repr(item))
@@ -252,8 +261,7 @@ class RunOptions:
             self.unconverged_warning,
         )
         demand(
-            self.name is None
-            or (self.name not in ("", ".", "..") and "/" not in self.name and "\\" not in self.name),
+            self.name is None or is_folder_name(self.name),
             "name must be the name of one folder (the folder above it is --runs)",
             repr(self.name),
         )

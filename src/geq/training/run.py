@@ -220,8 +220,10 @@ class RunFolder:
             yield
             return
         with ExitStack() as stack:
+            if (self.path / LOCK).is_symlink():  # whoever made it wants another file to be opened
+                raise CheckpointError(f"{self.path / LOCK} must not be a link: remove it")
             with explained_write_errors(self.path, "Nothing was changed."):
-                file = stack.enter_context((self.path / LOCK).open("w"))
+                file = stack.enter_context((self.path / LOCK).open("a"))
             for attempt in range(ATTEMPTS):
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

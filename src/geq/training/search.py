@@ -18,7 +18,7 @@ from geq.error import ConvergenceError, GeqError, InputError, MissingExtraError,
 from geq.model.registry import model_spec
 from geq.training.fit import resume, train
 from geq.training.headline import headline_of
-from geq.training.option import TrainOptions, demand
+from geq.training.option import TrainOptions, demand, is_folder_name
 from geq.training.run import CONFIG, RunFolder
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class SearchOptions:
     highest_rate: float = 0.5
 
     def __post_init__(self) -> None:
+        demand(is_folder_name(self.study), "study must be the name of one folder", repr(self.study))
         demand(self.trials >= 1, "trials must be at least 1", self.trials)
         demand(
             0 < self.lowest_rate < self.highest_rate,

@@ -25,7 +25,7 @@ from geq.model.network import Network
 from geq.model.registry import model_spec
 from geq.training.fit import Outcome, resume, train
 from geq.training.ingredient import evaluation_loader, open_split
-from geq.training.option import TrainOptions, demand
+from geq.training.option import TrainOptions, demand, is_folder_name
 from geq.training.run import CONFIG, RunFolder
 from geq.training.thread import limited_threads
 from geq.training.tolerance import measured_failures
@@ -50,6 +50,11 @@ class TradeoffOptions:
     study: str | None = None
 
     def __post_init__(self) -> None:
+        demand(
+            self.study is None or is_folder_name(self.study),
+            "study must be the name of one folder",
+            repr(self.study),
+        )
         demand(
             all(k >= 1 for k in self.unrolled), "unrolled must be at least 1 iteration each", self.unrolled
         )
