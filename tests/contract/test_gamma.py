@@ -289,3 +289,14 @@ def test_median_follows_the_equilibria_of_training() -> None:
     layer.eval()(x)
     layer.train().solve(x)
     assert torch.equal(rule.scale, before), "only a training solve is counted"
+
+
+def test_a_batch_that_overflows_is_not_remembered() -> None:
+    rule = geq.LearnedGamma()
+    usual = torch.ones(2, 3)
+    rule(usual, torch.tensor(1.0), observe=True)
+    before = rule(usual, torch.tensor(1.0), observe=False)
+    for bad in (float("inf"), float("nan")):
+        rule(bad * usual, torch.tensor(1.0), observe=True)
+    assert torch.equal(rule(usual, torch.tensor(1.0), observe=False), before)
+    assert int(rule.batches_seen) == 1

@@ -189,3 +189,45 @@ def test_a_reloaded_operator_evaluates_to_the_very_same_numbers() -> None:
         operator.train()(x)
         again.load_state_dict(operator.state_dict())
         assert torch.equal(operator.eval()(x), again.eval()(x))
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_weights_replaced_behind_its_back_are_measured_anew(training: bool) -> None:
+    """Through ``.data``: the tensor's version does not count it, and one step from the old direction errs."""
+    operator = convolution().train(training)
+    operator.bind(maps())
+    shape = operator.raw_weight.shape
+    operator.raw_weight.data.copy_(3 * torch.randn(shape, generator=torch.Generator().manual_seed(7)))
+    weight = operator.bind(maps()).weight.detach()
+    matrix = matrix_of(lambda z: operator.apply_weight(weight, z), (3, 6, 6))
+    assert torch.linalg.matrix_norm(matrix, 2).item() == pytest.approx(0.5, rel=1e-3)
+
+
+def test_small_changes_are_followed_by_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = convolution().train()
+    operator.bind(maps())
+    applied: list[Tensor] = []
+    usual = operator.apply_weight
+    monkeypatch.setattr(operator, "apply_weight", lambda w, z, b=None: applied.append(z) or usual(w, z, b))
+    operator.raw_weight.data.mul_(1.1)
+    operator.bind(maps())
+    assert len(applied) == 2  # the step, and the norm itself
+
+
+@pytest.mark.parametrize("rule", [geq.OperatorNorm, geq.problem.FullNorm])
+@pytest.mark.parametrize("size", [1e-30, 1e-10, 1e10, 1e30])
+@pytest.mark.parametrize("training", [False, True])
+def test_weights_of_any_size_keep_the_bound(rule: type, size: float, training: bool) -> None:
+    """In single precision, where the squares leave the range of the numbers."""
+    operator = convolution().float().train(training)
+    operator.adopt_norm(rule(0.5))
+    operator.norm.train(training)
+    operator.raw_weight.data.mul_(size)
+    weight = operator.bind(maps().float()).weight.detach().double()
+    norm = torch.linalg.matrix_norm(
+        matrix_of(lambda z: operator.apply_weight(weight, z), (3, 6, 6)), 2
+    ).item()
+    if rule is geq.OperatorNorm and size < 1:
+        assert norm < 1e-8  # below the bound nothing is changed
+    else:
+        assert norm == pytest.approx(0.5, rel=1e-3)

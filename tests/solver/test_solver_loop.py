@@ -277,3 +277,22 @@ def test_states_without_further_dimensions_or_entries() -> None:
     torch.testing.assert_close(scalar.value, torch.full((3,), 2.0))
     hollow = fixed_point(lambda z: z, torch.zeros(3, 0), Anderson())
     assert hollow.converged.tolist() == [True] * 3
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("size", [1e-30, 1e-20, 1e20, 1e30])
+def test_scale_of_the_problem_does_not_matter(dtype: torch.dtype, size: float) -> None:
+    """Squares of these numbers underflow or overflow in single precision, and 1e-30 is below any absolute
+    tolerance: neither may pass for convergence to zero.
+    """
+    shift = torch.tensor([[1.0, -2.0], [3.0, 0.5]], dtype=dtype) * size
+    solution = fixed_point(lambda z: z / 2 + shift, torch.zeros_like(shift), Anderson(), tol=1e-5)
+    torch.testing.assert_close(solution.value / size, 2 * shift / size, rtol=1e-4, atol=0)
+    assert float(solution.residual.max()) <= 1e-5
+
+
+def test_exactly_zero_among_small_and_large() -> None:
+    shift = torch.tensor([[0.0], [1e-25], [1.0], [1e25]])
+    solution = fixed_point(lambda z: z / 2 + shift, torch.zeros(4, 1), Picard(), tol=1e-4)
+    torch.testing.assert_close(solution.value, 2 * shift, rtol=1e-3, atol=0)
+    assert solution.steps[0] == 1

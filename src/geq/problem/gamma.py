@@ -81,8 +81,10 @@ class RunningScale(GammaRule):
     def update(self, value: Tensor) -> None:
         value = value.detach().to(self.scale.dtype)
         kept = torch.where(self.batches_seen > 0, self.momentum, 0.0).to(self.scale.dtype)
-        self.scale = kept * self.scale + (1 - kept) * value
-        self.batches_seen = self.batches_seen + 1
+        # A batch beyond the range of the numbers would stay in the mean for good.
+        counts = torch.isfinite(value)
+        self.scale = torch.where(counts, kept * self.scale + (1 - kept) * value, self.scale)
+        self.batches_seen = self.batches_seen + counts
 
     def current(self, expected: Tensor) -> Tensor:
         tiny = torch.finfo(expected.dtype).tiny

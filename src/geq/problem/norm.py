@@ -7,7 +7,6 @@ convolution at its real spatial size, not of the reshaped kernel) by power itera
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +21,10 @@ Apply = Callable[[Tensor, Tensor], Tensor]
 SMALL_MATRIX = 512
 """Up to this side the norm of a matrix is computed exactly (singular values) instead of by power iteration.
 """
+ORDINARY = (1e-6, 1e6)
+"""Largest entries of a weight between which a power iteration neither overflows nor underflows."""
+JUMP = 0.5
+"""A weight that changed by more than this share since the last solve was not trained but replaced."""
 
 
 class NormRule(nn.Module, metaclass=CheckedOptions):
@@ -75,14 +78,18 @@ def top_direction(
     return direction
 
 
+def same(one: Tensor, other: Tensor) -> bool:
+    return one.dtype == other.dtype and one.device == other.device and torch.equal(one, other)
+
+
 class OperatorNorm(NormRule):
     """W = V / max(1, σ/bound) with σ the operator norm of V, so that ‖W‖ ≤ bound.
 
     A small matrix has its norm computed exactly. Otherwise, in training, σ follows the weights by one power
     iteration per solve, from the direction of the last one (a buffer, saved with the model, so that a resumed
-    run continues exactly). In evaluation nothing is changed: the iteration runs to convergence, and its
-    result is kept until the weights change. The gradient flows through σ as well, with the singular vectors
-    held fixed, which is its exact derivative.
+    run continues exactly), and to convergence where the weights jumped. In evaluation nothing is changed: the
+    iteration runs to convergence, and its result is kept until the weights change, in whatever way. The
+    gradient flows through σ as well, with the singular vectors held fixed, which is its exact derivative.
     """
 
     MOST_STEPS = 200
@@ -97,7 +104,8 @@ class OperatorNorm(NormRule):
             )
         self.bound = float(bound)
         self.register_buffer("direction", torch.empty(0))
-        self._settled: tuple[weakref.ref[Tensor], Any, Tensor] | None = None
+        self._settled: tuple[Tensor, Tensor, Tensor] | None = None
+        self._followed: Tensor | None = None
 
     def adopt(self, weight: Tensor) -> None:
         self.direction = weight.new_empty(0)
@@ -114,12 +122,21 @@ class OperatorNorm(NormRule):
         if weight.dim() == 2 and min(weight.shape) <= SMALL_MATRIX:
             sigma = torch.linalg.matrix_norm(precise, 2)
         else:
-            # Not in inference mode: what is kept must serve a later solve that records gradients.
-            with torch.inference_mode(False), torch.no_grad():
-                direction = self.find_direction(precise, apply, adjoint, shape)
-            sigma = apply(precise, direction).norm()
+            with torch.no_grad():
+                largest = float(precise.abs().max())
+            if largest == 0 or ORDINARY[0] <= largest <= ORDINARY[1]:
+                sigma = self.measured(precise, apply, adjoint, shape)
+            else:  # the squares leave the range of the numbers, and with them went the bound
+                sigma = largest * self.measured(precise / largest, apply, adjoint, shape)
         # A product: the backward of a division keeps four more tensors of the weight's size.
         return weight * self.factor(sigma).to(weight.dtype)
+
+    def measured(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Tensor:
+        """σ by power iteration."""
+        # Not in inference mode: what is kept must serve a later solve that records gradients.
+        with torch.inference_mode(False), torch.no_grad():
+            direction = self.find_direction(weight.detach(), apply, adjoint, shape)
+        return apply(weight, direction).norm()
 
     def factor(self, sigma: Tensor) -> Tensor:
         """What a weight of norm ``sigma`` is multiplied with: a number, or one per row, as a column."""
@@ -129,22 +146,28 @@ class OperatorNorm(NormRule):
         start = self.start(weight, shape)
         tol = 1e-13 if weight.dtype == torch.float64 else 1e-5
         if self.training:
-            followed = tuple(self.direction.shape) == shape
+            followed = not self.jumped(weight) and tuple(self.direction.shape) == shape
             steps = 1 if followed else self.MOST_STEPS
             # A new tensor, never an in-place change: an earlier solve's graph may still refer to the old one.
             self.direction = top_direction(weight, apply, adjoint, start, steps, tol)
             return self.direction
-        # Kept for these weights and this start, so that a saved and reloaded model finds the very same.
-        parts = (weight, self.direction)
-        versions = tuple(None if t.is_inference() else t._version for t in parts)
-        key = (versions, *(t.data_ptr() for t in parts), shape, weight.dtype, weight.device)
-        if self._settled is None or self._settled[0]() is not weight or self._settled[1] != key:
+        # Kept for these weights and this start, so that a saved and reloaded model finds the very same; by
+        # value, because an edit of weight.data leaves no other trace.
+        kept = self._settled
+        if kept is None or not (same(kept[0], weight) and same(kept[1], start)):
             found = top_direction(weight, apply, adjoint, start, self.MOST_STEPS, tol)
-            self._settled = (weakref.ref(weight), key, found)
-        return self._settled[2]
+            self._settled = kept = (weight.clone(), start.clone(), found)
+        return kept[2]
+
+    def jumped(self, weight: Tensor) -> bool:
+        """Whether the weight is another one than at the last training solve, and not the next one."""
+        before, self._followed = self._followed, weight.clone()
+        if before is None or before.shape != weight.shape or before.device != weight.device:
+            return False
+        return not bool((weight - before.to(weight.dtype)).norm() <= JUMP * before.norm())
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_settled": None}
+        return {**self.__dict__, "_settled": None, "_followed": None}
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         saved = state_dict.get(prefix + "direction")

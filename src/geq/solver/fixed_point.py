@@ -17,7 +17,9 @@ from geq.solver.solution import Solution, Status
 from geq.solver.state import Packing, State, check_image, check_start, parts_of
 
 ABSOLUTE = 1e-15
-"""The absolute tolerance where none is given; it serves solutions that are exactly zero."""
+"""The absolute tolerance where none is given, of a first residual of at least 1; it serves solutions that are
+exactly zero. In proportion below 1, or inputs of 1e-20 would be answered by zero.
+"""
 
 BLOW_UP = 1e8
 """A sample whose ‖f(z) − z‖ exceeds this many times its first value has diverged."""
@@ -31,7 +33,7 @@ def fixed_point(
     solver: Solver[Any],
     *,
     tol: float = 1e-3,
-    abs_tol: float = ABSOLUTE,
+    abs_tol: float | None = None,
     max_steps: int = 50,
     on_failure: str = "raise",
     trace: bool = False,
@@ -54,7 +56,8 @@ def fixed_point(
         z0: Where to start: a tensor, or a tuple of tensors, with the batch as first dimension.
         solver: How to get from one state to the next.
         tol: Relative tolerance, above 0.
-        abs_tol: Absolute tolerance; the default only serves solutions that are exactly zero.
+        abs_tol: Absolute tolerance. The default, 1e-15 times the first residual but at most 1e-15, only
+            serves solutions that are exactly zero.
         max_steps: The most evaluations of ``fn``.
         on_failure: What to do unless all samples converge: "raise" a :class:`~geq.error.ConvergenceError`
             that carries the solution, "warn", or "ignore".
@@ -69,7 +72,7 @@ def fixed_point(
         raise OptionError(
             f"tol must be above 0: got {tol!r}; 1e-3 is usual for training, 1e-8 for double precision"
         )
-    if not (math.isfinite(abs_tol) and abs_tol >= 0):
+    if abs_tol is not None and not (math.isfinite(abs_tol) and abs_tol >= 0):
         raise OptionError(f"abs_tol must be at least 0: got {abs_tol!r}")
     if not isinstance(max_steps, int) or max_steps < 1:
         raise OptionError(f"max_steps must be a whole number of at least 1: got {max_steps!r}; 50 is usual")
@@ -121,9 +124,10 @@ class _Progress:
     costs no further synchronisation.
     """
 
-    def __init__(self, z: Tensor, tol: float, abs_tol: float, trace: bool) -> None:
+    def __init__(self, z: Tensor, tol: float, abs_tol: float | None, trace: bool) -> None:
         batch = z.shape[0]
-        self.tol, self.floor = tol, abs_tol / tol
+        self.tol, self.abs_tol = tol, abs_tol
+        self.floor: Tensor | float = 0.0
         self.norm_dtype = torch.promote_types(z.dtype, torch.float32)
         self.best = z
         self.residual = torch.full((batch,), math.inf, dtype=self.norm_dtype)
@@ -142,14 +146,15 @@ class _Progress:
 
     def record(self, z: Tensor, fz: Tensor, residual: Tensor) -> None:
         """Measure the residual at ``z``; keep it where it is the best, and stop the samples that are done."""
-        norms = [torch.linalg.vector_norm(rows, dim=1, dtype=self.norm_dtype) for rows in (residual, fz)]
-        absolute, image = torch.stack(norms).cpu()
+        absolute, image = self._norms(residual, fz)
         absolute = absolute + 0 * image  # NaN, which fails every comparison below, unless both are finite
         numbers = torch.finfo(self.norm_dtype)
-        # At most tol exactly where the stopping rule holds; the lower bound is for f(z) = 0 and abs_tol = 0.
-        relative = absolute / (image + self.floor).clamp_min(numbers.tiny)
         if self.limit is None:
             self.limit = (absolute * BLOW_UP).clamp_max(numbers.max)
+            first = absolute.clamp_max(1.0).nan_to_num(nan=1.0)
+            self.floor = self.abs_tol / self.tol if self.abs_tol is not None else ABSOLUTE / self.tol * first
+        # At most tol exactly where the stopping rule holds; the lower bound is for f(z) = 0 and abs_tol = 0.
+        relative = absolute / (image + self.floor).clamp_min(numbers.tiny)
         self.count += 1
 
         improved = self.active & (relative < self.residual)
@@ -172,6 +177,24 @@ class _Progress:
             self.active = active
             self._held = _column(~active, z)
 
+    def _norms(self, residual: Tensor, fz: Tensor) -> tuple[Tensor, Tensor]:
+        """‖f(z) − z‖ and ‖f(z)‖ of every sample.
+
+        The squares of very small or large numbers are zero or infinite, which would pass for convergence or
+        divergence: those rows are scaled first. There are none in ordinary problems.
+        """
+        norms = [torch.linalg.vector_norm(rows, dim=1, dtype=self.norm_dtype) for rows in (residual, fz)]
+        absolute, image = torch.stack(norms).cpu()
+        numbers = torch.finfo(self.norm_dtype)
+        low = math.sqrt(numbers.tiny) / numbers.eps
+        lost = self.active & ~((image >= low) & (absolute + image < math.inf))
+        if bool(lost.any()):
+            index = lost.nonzero().squeeze(1)
+            rows = index.to(fz.device)
+            for found, values in ((absolute, residual), (image, fz)):
+                found[index] = _scaled_norm(values[rows].to(self.norm_dtype)).cpu()
+        return absolute, image
+
     def hold(self, z: Tensor) -> Tensor:
         """``z``, with the samples that stopped put back to their best state."""
         return z if self._held is None else torch.where(self._held, self.best, z)
@@ -188,6 +211,12 @@ class _Progress:
             status=self.status,
             trace=None if self.trace is None else torch.stack(self.trace).to(device),
         )
+
+
+def _scaled_norm(rows: Tensor) -> Tensor:
+    largest = rows.abs().amax(1, keepdim=True) if rows.shape[1] else rows.new_zeros(len(rows), 1)
+    unit = torch.where(largest > 0, largest, 1.0)
+    return (unit * torch.linalg.vector_norm(rows / unit, dim=1, keepdim=True)).squeeze(1)
 
 
 def _column(mask: Bool[Tensor, " batch"], like: Tensor) -> Bool[Tensor, "batch 1"]:

@@ -1,0 +1,155 @@
+"""Many people on the demo at once; then requests that no browser sends.
+
+The queue of the page is bounded: with more visitors than places somebody is refused, in words, and nobody is
+forgotten. Afterwards the page must give the very answer that it gave before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stress.malformed import Malformed
+from stress.part import Row
+from stress.soak import growth, resident, thin
+from stress.visitor import Answers, Demo, Visitor, browser, demo, open_page
+
+GROWTH = 20.0
+"""MB by which the process may grow between the end of the first tenth and the end: pools that fill late."""
+
+
+def run(short: bool, seed: int) -> Iterator[Row]:
+    people, seconds = (8, 15.0) if short else (64, 300.0)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with demo(folder) as server:
+            yield from attacked(server, folder, people, seconds, seed)
+        left = [path.name for path in server.folder.glob("geq-demo-*")]
+        ended = server.process.returncode == 0 and not left
+        words = "uploads removed" if not left else f"left {left}"
+        yield Row("server asked to end", 1, int(ended), f"exit {server.process.returncode}, {words}")
+
+
+def attacked(server: Demo, folder: Path, people: int, seconds: float, seed: int) -> Iterator[Row]:
+    """The load, the malformed requests, and the same question before, between and after."""
+    before = asyncio.run(reference(server))
+    answers, memory = asyncio.run(crowd(server, people, seconds, seed))
+    yield latency(answers, people, seconds)
+    yield flatness(memory)
+    between = asyncio.run(reference(server))
+    tried, statuses, wrong = asyncio.run(malformed(server, folder))
+    errors = sum(isinstance(status, int) and status >= 500 for status in statuses.values())
+    yield Row(
+        "malformed and hostile requests",
+        tried,
+        tried - len(wrong),
+        wrong[0] if wrong else f"nothing served that is not on offer; {errors} answered with 5xx",
+        {"answers": statuses, "wrong": wrong},
+    )
+    after = asyncio.run(reference(server))
+    alive = server.process.poll() is None
+    same = (before == between) + (before == after)
+    yield Row("the same answer after it all", 2, same if alive else 0, "" if alive else "the server died")
+
+
+async def reference(server: Demo) -> list[Any]:
+    """What the page says of its first picture, undisturbed."""
+    async with browser(server.address) as client:
+        visitor = Visitor(client, await open_page(client))
+        return await visitor.ask(*visitor.page.disturbed(0, 0, "none", None))
+
+
+@dataclass
+class Memory:
+    """What the server held, over time."""
+
+    seconds: list[float] = field(default_factory=list)
+    megabytes: list[float] = field(default_factory=list)
+
+    async def watch(self, identifier: int) -> None:
+        begun = time.monotonic()
+        while True:
+            self.seconds.append(time.monotonic() - begun)
+            self.megabytes.append(resident(identifier) / 1e6)
+            await asyncio.sleep(0.5)
+
+
+async def crowd(server: Demo, people: int, seconds: float, seed: int) -> tuple[Answers, Memory]:
+    """Everybody at once, each with a browser of their own."""
+    answers, memory = Answers(), Memory()
+    async with browser(server.address) as first:
+        page = await open_page(first)
+    clients = [browser(server.address) for _ in range(people)]
+    watching = asyncio.create_task(memory.watch(server.process.pid))
+    until = time.monotonic() + seconds
+    visits = [
+        Visitor(client, page).visit(until, seed + number, answers) for number, client in enumerate(clients)
+    ]
+    try:
+        await asyncio.gather(*visits)
+    finally:
+        watching.cancel()
+        for client in clients:
+            await client.aclose()
+    return answers, memory
+
+
+def latency(answers: Answers, people: int, seconds: float) -> Row:
+    answered, failed = len(answers.seconds), len(answers.failed)
+    table = {
+        name: round(float(np.percentile(answers.seconds, share)), 3) if answered else None
+        for name, share in (("median", 50), ("95 %", 95), ("99 %", 99), ("max", 100))
+    }
+    words = ", ".join(f"{name} {value} s" for name, value in table.items())
+    return Row(
+        f"{people} visitors for {seconds:.0f} s",
+        answered + answers.refused + failed,
+        answered + answers.refused if answered else 0,
+        f"{answered:,} answered ({words}), {answers.refused:,} refused in words, {failed:,} failed",
+        {
+            "answered": answered,
+            "refused": answers.refused,
+            "failed": answers.failed[:20],
+            "seconds": table,
+            "answers_per_second": round(answered / seconds, 2),
+        },
+    )
+
+
+def flatness(memory: Memory) -> Row:
+    """Fitted as in the soak; a short run can only show that nothing runs away."""
+    slope, margin = growth(memory.seconds, memory.megabytes)
+    hours = memory.seconds[-1] / 3600
+    flat = not (slope - margin) * hours > GROWTH
+    note = (
+        f"{max(memory.megabytes):.0f} MB at most, slope {slope:+.0f} ± {margin:.0f} MB/h over {hours:.3f} h"
+    )
+    return Row(
+        "memory of the server under load",
+        1,
+        int(flat),
+        note,
+        {
+            "seconds": thin(memory.seconds),
+            "megabytes": thin(memory.megabytes),
+            "slope_megabytes_per_hour": slope,
+            "margin_95": margin,
+        },
+    )
+
+
+async def malformed(server: Demo, folder: Path) -> tuple[int, dict[str, int | str], list[str]]:
+    secret = folder / "secret.txt"
+    secret.write_text(secrets.token_hex(32))
+    async with browser(server.address) as client:
+        visitor = Visitor(client, await open_page(client))
+        attacks = Malformed(visitor, server.address, secret)
+        return await attacks.try_all(), attacks.statuses, attacks.wrong

@@ -1,0 +1,164 @@
+"""Every gradient, against dense linear algebra in double precision."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from geq.equilibrium import Equilibrium
+from geq.error import ConvergenceError, ConvergenceWarning, GeqError
+from geq.gradient import Gradient, Implicit, JacobianFree, Phantom, Unrolled
+from geq.solver import Anderson, Broyden, Picard
+from stress.number.edited import feedbacks
+from stress.number.layer import LAYERS, build, sample
+from stress.number.verdict import Tally, Verdict
+from stress.part import Row
+
+GRADIENTS: dict[str, Gradient] = {
+    "Implicit": Implicit(),
+    "Implicit by Anderson": Implicit(solver=Anderson(memory=10)),
+    "Implicit by Broyden": Implicit(solver=Broyden()),
+    "Implicit by Picard": Implicit(solver=Picard(), max_steps=500),
+    "Phantom": Phantom(),
+    "JacobianFree": JacobianFree(),
+    "Unrolled": Unrolled(steps=12, damping=0.7),
+}
+LIMIT = {torch.float32: 2e-2, torch.float64: 1e-4}
+"""Of the distance to the reference, relative to its size: the state is found to a tolerance, a few entries of
+it lie at the kink of ReLU, and (I − J)⁻¹ magnifies both by up to 1/(1 − 0.95²) ≈ 10.
+"""
+
+
+def run(short: bool, seed: int) -> Iterator[Row]:
+    generator = torch.Generator().manual_seed(seed)
+    rounds = 1 if short else 8
+    yield sizes(
+        (-20, -6, 0, 6, 15) if short else (-30, -20, -12, -6, -3, 0, 3, 6, 12, 15, 25), rounds, generator
+    )
+    yield strong(rounds, generator)
+
+
+def sizes(decades: tuple[int, ...], rounds: int, generator: torch.Generator) -> Row:
+    """Of the input, and of what comes from the loss."""
+    tally = Tally("gradients of inputs and of losses from tiny to huge")
+    for _ in range(rounds):
+        for name in LAYERS:
+            for gradient_name, gradient in GRADIENTS.items():
+                for dtype in (torch.float32, torch.float64):
+                    for decade in decades:
+                        layer = prepared(name, gradient, dtype)
+                        x = (sample(name, 1, generator) * 10.0**decade).to(dtype)
+                        case = f"{name}, {gradient_name}, {dtype}, input 1e{decade}"
+                        check(tally, case, layer, x, 1.0, generator)
+                    for decade in (-30, 30):
+                        layer = prepared(name, gradient, dtype)
+                        x = sample(name, 1, generator).to(dtype)
+                        case = f"{name}, {gradient_name}, {dtype}, loss 1e{decade}"
+                        check(tally, case, layer, x, 10.0**decade, generator)
+    return tally.row()
+
+
+def strong(rounds: int, generator: torch.Generator) -> Row:
+    """Weights edited by hand so that the adjoint system is hard, indefinite or not contractive."""
+    from geq.problem import NoNorm
+
+    tally = Tally("gradients of layers without a norm bound, feedback 0.5 to 4")
+    for _ in range(rounds):
+        for name in LAYERS:
+            for gradient_name, gradient in GRADIENTS.items():
+                for strength in (0.5, 0.999, 1.2, 4.0):
+                    layer = prepared(name, gradient, torch.float64)
+                    for operator in feedbacks(layer):
+                        operator.adopt_norm(NoNorm())
+                        weight = operator.raw_weight.data
+                        weight.mul_(strength / torch.linalg.matrix_norm(weight.flatten(1), 2))
+                    x = sample(name, 1, generator)
+                    check(tally, f"{name}, {gradient_name}, feedback {strength}", layer, x, 1.0, generator)
+    return tally.row()
+
+
+def prepared(name: str, gradient: Gradient, dtype: torch.dtype) -> Equilibrium:
+    layer = build(name, tol=1e-6 if dtype == torch.float32 else 1e-10).to(dtype)
+    layer.gradient = gradient
+    layer.max_steps = 400
+    return layer
+
+
+def check(
+    tally: Tally, case: str, layer: Equilibrium, x: Tensor, loss: float, generator: torch.Generator
+) -> None:
+    x = x.clone().requires_grad_()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", ConvergenceWarning)
+            z = layer(x)
+            g = loss * torch.randn(z.shape, generator=generator, dtype=torch.float64)
+            inputs = [x, *layer.parameters()]
+            found = torch.autograd.grad(z, inputs, g.to(z), allow_unused=True)
+    except (GeqError, ConvergenceWarning) as said:
+        tally.add(case, Verdict.SAID, type(said).__name__)
+        return
+    try:
+        wanted = reference(layer, x.detach(), z.detach(), g)
+    except (ConvergenceError, torch.linalg.LinAlgError):
+        # The solve in double precision from this very answer does not stay there: nothing to compare with.
+        tally.add(case, Verdict.SAID, "no reference")
+        return
+    biggest = torch.finfo(x.dtype).max
+    for one, other in zip(found, wanted, strict=True):
+        if other is None or float(other.abs().max()) > 1e-3 * biggest:
+            continue
+        one = torch.zeros_like(other) if one is None else one.double()
+        size = float(other.norm())
+        far = float((one - other).norm())
+        floor = other.numel() ** 0.5 * torch.finfo(x.dtype).tiny * max(1.0, 1 / torch.finfo(x.dtype).eps)
+        if not far <= LIMIT[x.dtype] * size + floor:
+            tally.add(case, Verdict.SILENT, f"{tuple(other.shape)} off by {far:.1e} of {size:.1e}")
+            return
+    tally.add(case, Verdict.RIGHT)
+
+
+def reference(layer: Equilibrium, x: Tensor, z: Tensor, g: Tensor) -> list[Tensor | None]:
+    """The same derivatives with J as a matrix, in double precision."""
+    twin = copy.deepcopy(layer).double()
+    x = x.double().requires_grad_()
+    inputs = [x, *twin.parameters()]
+    if isinstance(twin.gradient, Unrolled):
+        context: Any = twin.cell.inject(x)
+        state: Any = twin.cell.initial_state(context)
+        for _ in range(twin.gradient.steps):
+            state = state + twin.gradient.damping * (twin.cell(state, context) - state)
+        return list(torch.autograd.grad(state, inputs, g, allow_unused=True))
+    twin.tol, twin.max_steps, twin.on_failure, twin.solver = 1e-11, 3000, "raise", Anderson()
+    value = twin.solve(x.detach(), z.double()).value
+    assert isinstance(value, Tensor)
+    context = twin.cell.inject(x)
+    state = value.detach().requires_grad_()
+    image = twin.cell(state, context)
+    assert isinstance(image, Tensor)
+    rows = [
+        torch.autograd.grad(image, state, one.view_as(image), retain_graph=True, allow_unused=True)[0]
+        for one in torch.eye(image.numel(), dtype=torch.float64)
+    ]
+    jacobian = torch.stack([torch.zeros(image.numel()).double() if r is None else r.flatten() for r in rows])
+    u = adjoint(twin.gradient, jacobian, g.flatten())
+    return list(torch.autograd.grad(image, inputs, u.view_as(image), allow_unused=True))
+
+
+def adjoint(gradient: Gradient, jacobian: Tensor, g: Tensor) -> Tensor:
+    unit = torch.eye(len(g), dtype=torch.float64)
+    match gradient:
+        case Implicit():
+            return torch.linalg.solve(unit - jacobian.t(), g)
+        case Phantom():
+            step = (1 - gradient.damping) * unit + gradient.damping * jacobian.t()
+            term, total = gradient.damping * g, torch.zeros_like(g)
+            for _ in range(gradient.steps):
+                total, term = total + term, step @ term
+            return total
+    return g

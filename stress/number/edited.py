@@ -1,0 +1,208 @@
+"""Weights that somebody edited by hand, behind the back of every check; γ from 0 to infinity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from geq.equilibrium import Equilibrium
+from geq.problem import (
+    FullNorm,
+    GammaRule,
+    LearnedGamma,
+    LearnedNorm,
+    MedianGamma,
+    NormRule,
+    Operator,
+    OperatorNorm,
+    PaperGamma,
+)
+from geq.problem.gamma import RunningScale
+from geq.problem.similarity import RadialSimilarity
+from stress.number.layer import DTYPES, LAYERS, build, sample
+from stress.number.verdict import Tally, contexts_of, judge, solve
+from stress.part import Row
+
+Edit = Callable[[Tensor, torch.Generator], Tensor]
+
+
+ACCURACY = 1.01
+"""Of a power iteration of 200 steps: where the largest singular values are nearly alike it stops below them."""
+
+
+def with_first(w: Tensor, number: float) -> Tensor:
+    changed = w.clone()
+    changed.view(-1)[0] = number
+    return changed
+
+
+EDITS: dict[str, Edit] = {
+    "ten times": lambda w, g: 10 * w,
+    "1e15 times": lambda w, g: 1e15 * w,
+    "1e30 times": lambda w, g: 1e30 * w,
+    "1e-30 times": lambda w, g: 1e-30 * w,
+    "other numbers": lambda w, g: 3 * torch.randn(w.shape, generator=g, dtype=torch.float64).to(w),
+    "one large entry": lambda w, g: with_first(w, 50.0),
+    "all alike": lambda w, g: torch.full_like(w, 2.0),
+    "zero": lambda w, g: torch.zeros_like(w),
+    "NaN": lambda w, g: with_first(w, float("nan")),
+    "infinity": lambda w, g: with_first(w, float("inf")),
+}
+
+
+def run(short: bool, seed: int) -> Iterator[Row]:
+    generator = torch.Generator().manual_seed(seed)
+    rounds = 1 if short else 20
+    yield edited(rounds, generator)
+    yield bounded(rounds, generator)
+    yield fixed_gamma(range(-30, 31, 10) if short else range(-300, 301, 10), generator)
+    yield learned_gamma(rounds, generator)
+    yield poisoned(generator)
+
+
+def feedbacks(layer: Equilibrium) -> list[Operator]:
+    """The operators whose norm is bounded."""
+    return [m for m in layer.modules() if isinstance(m, Operator) and isinstance(m.norm, OperatorNorm)]
+
+
+def edited(rounds: int, generator: torch.Generator) -> Row:
+    """After a first solve, so that whatever is remembered of the old weights is there to mislead."""
+    tally = Tally("weights edited by hand after a solve, in evaluation and in training")
+    for _ in range(rounds):
+        for name in LAYERS:
+            x = sample(name, 4, generator)
+            for what, edit in EDITS.items():
+                for dtype in DTYPES:
+                    for training in (False, True):
+                        layer = build(name).to(dtype).train(training)
+                        layer(x.to(dtype))
+                        for operator in feedbacks(layer):
+                            operator.raw_weight.data.copy_(edit(operator.raw_weight.data, generator))
+                        case = f"{name}, {what}, {dtype}, training {training}"
+                        (trained if training else solve)(tally, case, layer, x.to(dtype))
+    return tally.row()
+
+
+def trained(tally: Tally, case: str, layer: Equilibrium, x: Tensor) -> None:
+    """A training solve, which goes on with what it has; ``last_solution`` must tell."""
+
+    def question() -> None:
+        with contexts_of(layer) as seen:
+            z = layer(x)
+        assert layer.last_solution is not None
+        judge(tally, case, layer, seen[0], z, layer.last_solution)
+
+    tally.ask(case, question)
+
+
+def exact_norm(operator: Operator, x: Tensor) -> float:
+    """‖A‖ of the effective weight, by all singular values of the whole map at the size of x."""
+    with torch.no_grad():
+        try:
+            bound = operator.bind(x)
+        except torch.linalg.LinAlgError:  # of weights that are no numbers
+            return float("nan")
+        shape = operator.argument_shape(x)
+        basis = torch.eye(int(torch.Size(shape).numel()), dtype=torch.float64).view(-1, *shape[1:])
+        matrix = operator.apply_weight(bound.weight.double(), basis).flatten(1)
+    if not bool(matrix.isfinite().all()):
+        return float("nan")
+    return float(torch.linalg.matrix_norm(matrix, 2))
+
+
+def bounded(rounds: int, generator: torch.Generator) -> Row:
+    """The bound itself: whatever was written into the weights, the effective norm keeps it, or is NaN."""
+    tally = Tally("norm bound after edits, against all singular values")
+    rules: list[type[NormRule]] = [OperatorNorm, FullNorm, LearnedNorm]
+    for _ in range(rounds):
+        for name in ("GEQ2d", "OptEqLinear", "DeepOptEq2d"):
+            x = sample(name, 2, generator).float()
+            for rule in rules:
+                for what, edit in EDITS.items():
+                    layer = build(name)
+                    training = what != "other numbers" or bool(torch.rand((), generator=generator) < 0.5)
+                    for operator in feedbacks(layer):
+                        operator.adopt_norm(rule())
+                    layer.train(training)(x)
+                    for operator in feedbacks(layer):
+                        operator.raw_weight.data.copy_(edit(operator.raw_weight.data, generator))
+                        reached = exact_norm(operator, x)
+                        case = f"{name}, {rule.__name__}, {what}"
+                        tally.must(case, not reached > 0.95 * ACCURACY, f"norm {reached:.4g}, bound 0.95")
+    return tally.row()
+
+
+def radial_layers() -> list[str]:
+    return [name for name in LAYERS if name.startswith("GEQ")]
+
+
+def with_rule(name: str, rule: GammaRule | float, dtype: torch.dtype) -> Equilibrium:
+    layer = build(name)
+    similarity = layer.problem.similarity
+    assert isinstance(similarity, RadialSimilarity)
+    from geq.problem.gamma import as_gamma_rule
+
+    similarity.gamma = as_gamma_rule(rule)
+    return layer.to(dtype).eval()
+
+
+def fixed_gamma(decades: range, generator: torch.Generator) -> Row:
+    tally = Tally(f"fixed γ: 0, and 1e{decades[0]} to 1e{decades[-1]}")
+    for name in radial_layers():
+        x = sample(name, 4, generator)
+        for dtype in DTYPES:
+            for value in (0.0, *(10.0**decade for decade in decades)):
+                solve(tally, f"{name}, γ = {value:g}, {dtype}", with_rule(name, value, dtype), x.to(dtype))
+    return tally.row()
+
+
+def learned_gamma(rounds: int, generator: torch.Generator) -> Row:
+    """θ and the running scale at extremes, in evaluation and in training."""
+    tally = Tally("learned γ with its numbers at extremes")
+    infinity, nan = float("inf"), float("nan")
+    for _ in range(rounds):
+        for name in radial_layers():
+            x = sample(name, 4, generator)
+            for rule in (LearnedGamma, MedianGamma, PaperGamma):
+                for theta in (
+                    (-1e30, -100.0, 0.0, 1e4, 1e30, infinity, nan) if rule is LearnedGamma else (0.0,)
+                ):
+                    for scale in (None, 0.0, 1e-40, 1e-20, 1e30, infinity, nan):
+                        for dtype in DTYPES:
+                            made = rule()
+                            if isinstance(made, LearnedGamma):
+                                made.theta.data.fill_(theta)
+                            if scale is not None:
+                                made.scale.fill_(scale)
+                                made.batches_seen.fill_(5)
+                            layer = with_rule(name, made, dtype)
+                            case = f"{name}, {rule.__name__}, θ = {theta:g}, m = {scale}, {dtype}"
+                            solve(tally, case, layer, x.to(dtype))
+                    trained(
+                        tally, f"{name}, {rule.__name__}, θ = {theta:g}, training", layer.train(), x.to(dtype)
+                    )
+    return tally.row()
+
+
+def ignored(layer: Equilibrium, x: Tensor) -> None:
+    """A training step whose answer does not matter."""
+    layer(x)
+
+
+def poisoned(generator: torch.Generator) -> Row:
+    """One batch beyond the range of the numbers must not spoil what a rule remembers."""
+    tally = Tally("running scale of γ after a batch that overflows")
+    for name in radial_layers():
+        for rule in (LearnedGamma, MedianGamma, lambda: PaperGamma(per="batch")):
+            made = rule()
+            assert isinstance(made, RunningScale)
+            layer = with_rule(name, made, torch.float32).train()
+            x = sample(name, 4, generator).float()
+            for size in (1.0, 1e25, 1e37, 1.0):
+                tally.ask(f"{name}, {size:g}", partial(ignored, layer, size * x))
+            remembered = float(made.scale)
+            tally.must(f"{name}, {type(made).__name__}", remembered < float("inf"), f"scale {remembered}")
+    return tally.row()

@@ -1,0 +1,172 @@
+"""Random fixed-point problems in great number, and what the solvers say of them.
+
+Every batch is a hidden problem of its own: kernel, penalty, norm rule, γ, sizes, weights, precision, solver,
+tolerance and limit are drawn. Every sample in it has its own input, so its own equation. Where a solver says
+that it converged, the residual is computed once more, in double precision and from the formulas.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from geq.cell import ClosedFormCell
+from geq.equilibrium import Equilibrium
+from geq.problem import (
+    L1,
+    Box,
+    Conv2d,
+    Dense,
+    ElasticNet,
+    Gaussian,
+    HiddenProblem,
+    LeakyPenalty,
+    LearnedGamma,
+    Linear,
+    NonNegative,
+    NoNorm,
+    NoPenalty,
+    Operator,
+    OperatorNorm,
+    PaperGamma,
+    PatchGaussian,
+    Polynomial,
+    Sigmoid,
+    Similarity,
+    TanhPenalty,
+    WeightNorm,
+)
+from geq.solver import FISTA, Anderson, Broyden, Picard, ProximalGradient, Solver
+from stress.number.verdict import Tally, Verdict, contexts_of, judge
+from stress.part import Row
+
+BATCH = 50
+PENALTIES = (
+    NonNegative(),
+    NoPenalty(),
+    Box(-1.0, 1.0),
+    L1(0.1),
+    ElasticNet(0.1, 0.5),
+    LeakyPenalty(0.1),
+    TanhPenalty(),
+)
+
+
+@dataclass
+class Statistics:
+    """Of one solver."""
+
+    statuses: Counter[str] = field(default_factory=Counter)
+    steps: list[int] = field(default_factory=list)
+    tally: Tally = field(default_factory=lambda: Tally("claims"))
+
+
+def run(short: bool, seed: int) -> Iterator[Row]:
+    yield from soak(5_000 if short else 100_000, seed)
+
+
+def soak(problems: int, seed: int) -> Iterator[Row]:
+    found: dict[str, Statistics] = {}
+    chance = random.Random(seed)
+    torch.manual_seed(seed)
+    for _ in range(-(-problems // BATCH)):
+        layer, x = drawn(chance)
+        name = type(layer.solver).__name__
+        settle(found.setdefault(name, Statistics()), layer, x)
+    for name in sorted(found):
+        yield row(name, found[name])
+
+
+def drawn(chance: random.Random) -> tuple[Equilibrium, Tensor]:
+    """A layer and a batch of inputs for it."""
+    patches = chance.random() < 0.25
+    state, middle, into = chance.randint(1, 12), chance.randint(1, 12), chance.randint(1, 6)
+    norm = chance.choice(
+        (OperatorNorm(), OperatorNorm(), OperatorNorm(0.5), OperatorNorm(1.4), NoNorm(), WeightNorm())
+    )
+    similarity = kernel(chance, patches)
+    injected = middle if similarity.acts_on == "features" else state
+    W: Operator
+    U: Operator
+    if patches:
+        padding = chance.choice(("zeros", "circular"))
+        W, U = Conv2d(state, 4, 3, padding, norm=norm), Conv2d(into, 4, 1, bias=True)
+    else:
+        W, U = Dense(state, middle, norm=norm), Dense(into, injected, bias=True)
+    assert U.bias is not None
+    U.bias.data.normal_()
+    W.raw_weight.data.mul_(10 ** chance.uniform(-1, 1))
+    dtype = chance.choice((torch.float32, torch.float64))
+    tol = 10 ** chance.uniform(*((-6, -1) if dtype == torch.float32 else (-12, -1)))
+    layer = Equilibrium(
+        ClosedFormCell(HiddenProblem(similarity, W, U, chance.choice(PENALTIES))),
+        solver=solver(chance),
+        tol=tol,
+        max_steps=chance.choice((1, 5, 20, 50, 200)),
+        on_failure="ignore",
+    ).to(dtype)
+    shape = (BATCH, into, 4, 4) if patches else (BATCH, into)
+    x = 10 ** chance.uniform(-3, 2) * torch.randn(shape, dtype=dtype)
+    return layer.eval(), x
+
+
+def kernel(chance: random.Random, patches: bool) -> Similarity:
+    gamma = chance.choice((10 ** chance.uniform(-4, 2), 0.0, LearnedGamma(), PaperGamma()))
+    if patches:
+        return PatchGaussian(chance.choice((1, 2, 4)), chance.choice((1, 2, 4)), chance.randint(1, 16), gamma)
+    return chance.choice(
+        (Linear(), Gaussian(gamma), Gaussian(gamma), Polynomial(chance.randint(2, 3)), Sigmoid())
+    )
+
+
+def solver(chance: random.Random) -> Solver[Any]:
+    return chance.choice(
+        (
+            Picard(damping=chance.uniform(0.05, 1.0)),
+            Anderson(chance.randint(1, 12), chance.uniform(0.1, 1.0), chance.choice((0.0, 1e-8, 1e-2))),
+            Broyden(chance.randint(1, 12)),
+            ProximalGradient(10 ** chance.uniform(-2, 0.3)),
+            FISTA(10 ** chance.uniform(-2, 0.3), chance.random() < 0.5),
+        )
+    )
+
+
+def settle(statistics: Statistics, layer: Equilibrium, x: Tensor) -> None:
+    with contexts_of(layer) as seen:
+        solution = layer.solve(x)
+    assert isinstance(solution.value, Tensor)
+    judge(statistics.tally, repr(layer), layer, seen[0], solution.value, solution)
+    for converged, finite in zip(
+        solution.converged.tolist(), torch.isfinite(solution.residual).tolist(), strict=True
+    ):
+        status = "converged" if converged else "not converged" if finite else "never finite"
+        statistics.statuses[status] += 1
+    statistics.steps += solution.steps[solution.converged].tolist()
+
+
+def row(name: str, statistics: Statistics) -> Row:
+    steps = np.array(statistics.steps or [0])
+    median, high, most = (int(np.percentile(steps, share)) for share in (50, 95, 100))
+    silent = statistics.tally.verdicts[Verdict.SILENT]
+    total = statistics.statuses.total()
+    claimed = statistics.statuses["converged"]
+    return Row(
+        f"problems for {name}",
+        total,
+        total - silent,
+        f"{claimed:,} converged (evaluations: median {median}, 95 % {high}, most {most}), "
+        f"{total - claimed:,} said otherwise, {silent} claims wrong"
+        + (f"; {statistics.tally.wrong[0]}" if silent else ""),
+        {
+            "statuses": dict(statistics.statuses),
+            "evaluations": {"median": median, "95 %": high, "max": most},
+            "wrong": statistics.tally.wrong[:20],
+        },
+    )
