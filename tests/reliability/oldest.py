@@ -14,12 +14,15 @@ PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text
 TESTED = ("train", "vision", "corruption", "explain", "export", "sklearn", "demo", "baselines", "tune", "hub")
 """Extras that users install; tools of development may be as new as they like."""
 
+COMPANIONS = {"pyarrow": "17.0"}
+"""Packages that we do not name, and that would otherwise come in a version too new for the oldest numpy."""
+
 
 def oldest() -> dict[str, str]:
     lines = [*PROJECT["dependencies"]]
     for extra in TESTED:
         lines += PROJECT["optional-dependencies"][extra]
-    bounds = {}
+    bounds = dict(COMPANIONS)
     for requirement in map(Requirement, lines):
         for bound in requirement.specifier:
             if bound.operator == ">=" and requirement.name != "torch":
