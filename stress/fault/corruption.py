@@ -12,7 +12,7 @@ from stress.fault.event import die_before
 from stress.fault.scale import Scale
 from stress.part import Row
 
-IMAGES, NAMES = 60, ("brightness", "gaussian_noise", "contrast")
+IMAGES, NAMES = 20, ("brightness", "gaussian_noise", "contrast")
 
 
 def attack(scale: Scale) -> Iterator[Row]:
@@ -20,7 +20,7 @@ def attack(scale: Scale) -> Iterator[Row]:
     cifar10(folder, scale.seed)
     undisturbed = done(command(folder, folder / "whole"), folder / "whole.txt")
     whole = {path.name: path.read_bytes() for path in (folder / "whole").glob("*.npy")}
-    kills, number, problems = scale.pick(2, 20), 0, list[str]()
+    kills, number, problems = scale.pick(2, 25), 0, list[str]()
     place = folder / "killed"
     for attempt in range(20 * kills):
         output = folder / "log.txt"
@@ -57,7 +57,7 @@ def command(root: Path, output: Path, at: int | None = None) -> Callable[[], int
     def before() -> None:
         from geq.data.corruption import cifar_c
 
-        cifar_c.CHUNK = 20
+        cifar_c.CHUNK = 10
         if at is not None:
             die_before(at, output)
 

@@ -30,7 +30,7 @@ def attack(scale: Scale) -> Iterator[Row]:
     with serving(archive) as address:
         whole = folder / "whole"
         undisturbed = done(command(address, archive, whole), folder / "whole.txt")
-        kills, problems, number = scale.pick(2, 20), list[str](), 0
+        kills, problems, number = scale.pick(2, 30), list[str](), 0
         root = folder / "killed"
         for attempt in range(20 * kills):
             output = folder / "log.txt"

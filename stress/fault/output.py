@@ -28,12 +28,14 @@ class Case:
         told: its arguments.
         place: what it writes, a file or a folder.
         operations: about as many as it makes on files there.
+        kills: of it in the long form.
     """
 
     name: str
     told: list[str]
     place: Path
     operations: int
+    kills: int
 
 
 def attack(scale: Scale) -> Iterator[Row]:
@@ -46,8 +48,8 @@ def attack(scale: Scale) -> Iterator[Row]:
         place.mkdir()
     done(geq("train", *options(runs=folder, model="dnn_tiny"), "--name=run", "--quiet"), folder / "log.txt")
     cases = [
-        Case("report", [str(results), "--output", str(page / "report.html"), "--quiet"], page, 3),
-        Case("export", [str(folder / "run"), "--torch", str(file / "net.pt2"), "--force"], file, 3),
+        Case("report", [str(results), "--output", str(page / "report.html"), "--quiet"], page, 3, 5),
+        Case("export", [str(folder / "run"), "--torch", str(file / "net.pt2"), "--force"], file, 3, 3),
         Case(
             "weights",
             [
@@ -63,10 +65,11 @@ def attack(scale: Scale) -> Iterator[Row]:
             ],
             packed / "net",
             40,
+            10,
         ),
     ]
     for case in cases:
-        yield attack_one(scale, folder, case, scale.pick(1, 8))
+        yield attack_one(scale, folder, case, scale.pick(1, case.kills))
 
 
 def attack_one(scale: Scale, folder: Path, case: Case, kills: int) -> Row:
@@ -123,7 +126,7 @@ def mark(place: Path) -> str:
 def unreadable(case: Case) -> list[str]:
     if case.name == "report":
         text = (case.place / "report.html").read_text()
-        whole = text.startswith("<!doctype html>") and text.rstrip().endswith("</html>")
+        whole = text.startswith("<!DOCTYPE html>") and text.rstrip().endswith("</html>")
         return [] if whole else ["half a page"]
     if case.name == "export":
         import torch

@@ -23,7 +23,7 @@ LONGEST = 90.0
 def attack(scale: Scale) -> Iterator[Row]:
     folder = scale.within("run")
     given = [
-        *options(runs=folder, model="dnn_tiny", epochs=scale.pick(30, 40), accelerator="cpu", devices=2),
+        *options(runs=folder, model="dnn_tiny", epochs=20, accelerator="cpu", devices=2),
         *("--batch_size=32", "--strategy=ddp"),
     ]
     whole = folder / "whole"

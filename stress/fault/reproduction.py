@@ -66,7 +66,7 @@ def attack(scale: Scale) -> Iterator[Row]:
     whole, killed = scale.within("whole"), scale.within("killed")
     seeds = scale.pick(1, 2)
     undisturbed = done(command(whole, seeds), whole / "log.txt")
-    chance, kills = scale.random("reproduction"), scale.pick(2, 12)
+    chance, kills = scale.random("reproduction"), scale.pick(2, 8)
     number, problems, expected = 0, list[str](), results(whole)
     for attempt in range(MOST):
         finished = {path: path.stat().st_mtime_ns for path in killed.glob("runs/*/record-*.json")}

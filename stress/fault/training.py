@@ -13,7 +13,7 @@ from stress.fault.scale import Scale
 from stress.part import Row
 
 ARMS: dict[str, dict[str, str]] = {
-    "equilibrium": {},
+    "equilibrium": {"train_size": "96"},
     "averaged": {"model": "dnn_tiny", "ema": "0.9", "picture": "true", "epochs": "4"},
     "early stop": {"model": "dnn_tiny", "early_stop": "2", "validation": "0.2", "epochs": "4"},
     "optimiser adam": {"model": "opteq_tiny", "optimizer": "adamw", "learning_rate": "0.001"},
@@ -25,7 +25,7 @@ MOST = 400
 def attack(scale: Scale) -> Iterator[Row]:
     arms = list(ARMS)[: scale.pick(1, len(ARMS))]
     for arm in arms:
-        yield attack_one(scale, arm, scale.pick(4, 10))
+        yield attack_one(scale, arm, scale.pick(3, 8))
 
 
 def attack_one(scale: Scale, arm: str, kills: int) -> Row:

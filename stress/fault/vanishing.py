@@ -22,7 +22,7 @@ def attack(scale: Scale) -> Iterator[Row]:
     problems: list[str] = []
     for workers in (0,) if scale.short else (0, 2):
         given = [
-            *options(runs=folder, model="dnn_tiny", epochs=6, workers=workers, data="imagefolder"),
+            *options(runs=folder, model="dnn_tiny", epochs=10, workers=workers, data="imagefolder"),
             *("--train_size=48", "--batch_size=8", f"--data_root={root}", "--augment=none"),
             *("--data_override=folder=pictures", "--data_override=image_size=16"),
         ]

@@ -19,14 +19,17 @@ def attack(scale: Scale) -> Iterator[Row]:
     chance = scale.random("worker")
     tried = survived = 0
     problems: list[str] = []
-    for number in range(scale.pick(1, 6)):
+    wanted = scale.pick(1, 5)
+    for number in range(4 * wanted):
+        if tried == wanted:
+            break
         name = f"worker{number}"
         child = Child(geq("train", *given, f"--name={name}", "--quiet"), folder / "log.txt")
         if not await_worker(child, folder / name / "last.ckpt"):
             problems.append(f"no worker was seen: {child.wait().text[-300:]}")
             tried += 1
             continue
-        time.sleep(chance.uniform(0.0, 0.3))
+        time.sleep(chance.uniform(0.0, 0.1))
         victims = child.members()
         for victim in victims[:1]:
             end(victim)

@@ -6,6 +6,7 @@ number changes nothing, and a run that resumes at batch k goes on exactly as it 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,6 +19,9 @@ from torch.utils import data
 from geq.data.dataset import Dataset
 from geq.data.transform.kind import Transform
 from geq.error import CheckedOptions, DataError, GeqError, OptionError
+
+NEWS = 2.0
+"""Seconds from the break of a worker's connection to the news of its death, at most."""
 
 Batch = tuple[Float[Tensor, "b c h w"], Int64[Tensor, "b *mask"]]
 
@@ -72,11 +76,22 @@ def _received(results: Iterator[Batch | GeqError]) -> Iterator[Batch]:
             if isinstance(result, GeqError):
                 raise result
             yield result
-    except RuntimeError as problem:
+    except (RuntimeError, ConnectionError, EOFError) as problem:
         death = worker_death(problem)
+        if death is None and not isinstance(problem, RuntimeError) and not str(problem).startswith("Caught"):
+            death = _news()  # the connection broke first
         if death is None:
             raise
         raise DataError(death) from problem
+
+
+def _news() -> str | None:
+    """Wait for the signal that a worker has died, upon which torch raises its error here."""
+    try:
+        time.sleep(NEWS)
+    except RuntimeError as told:
+        return worker_death(told)
+    return None
 
 
 def worker_death(problem: BaseException) -> str | None:

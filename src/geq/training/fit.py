@@ -192,8 +192,8 @@ def _complete(
 
 def _safe(folder: RunFolder | None) -> str:
     """What to say when a run breaks off."""
-    if folder is None:
-        return "The first process says how to continue."
+    if folder is None:  # of another process
+        return "The last checkpoint is whole: continue with 'geq train --resume' and the folder of the run."
     return f"The last checkpoint is whole: afterwards continue with 'geq train --resume {folder.path}'."
 
 
