@@ -60,7 +60,10 @@ def declare(parser: Any) -> None:
         "--beside", type=str | None, default=None, help="corruption: more runs, separated by commas"
     )
     parser.add_argument(
-        "--corruptions", type=str | None, default=None, help="some of the 19, or faults such as occlusion, separated by commas"
+        "--corruptions",
+        type=str | None,
+        default=None,
+        help="some of the 19, or faults such as occlusion, separated by commas",
     )
     parser.add_argument(
         "--corrupted",
