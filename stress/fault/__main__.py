@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -27,6 +28,7 @@ LOADED = (
 
 def main(arguments: list[str]) -> int:
     form, seed, *kinds = arguments
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))  # ends what it has started as well
     own_mounts()
     import torch
 

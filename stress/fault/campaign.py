@@ -39,7 +39,7 @@ def run(short: bool, seed: int, kinds: tuple[str, ...] = KINDS) -> Iterator[Row]
                 yield row
     finally:
         for process in processes:
-            process.kill()
+            process.terminate()
             process.wait()
 
 

@@ -58,6 +58,7 @@ class Child:
             code = 1
             try:
                 os.setsid()
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
                 file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
                 for stream in (1, 2):
                     os.dup2(file, stream)

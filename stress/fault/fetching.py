@@ -119,6 +119,7 @@ def serving(archive: bytes) -> Iterator[str]:
     server = HTTPServer(("127.0.0.1", 0), Slow)
     pid = os.fork()
     if pid == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         server.serve_forever()
         os._exit(0)
     server.server_close()

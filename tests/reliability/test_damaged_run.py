@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from geq.data.loader import BatchLoader
 from geq.data.transform.pixel import Normalize
 from geq.error import CheckpointError, DataError
 from geq.training.callback.clock import Clock
-from geq.training.company import ProcessLost, explained_deaths
+from geq.training.company import Company, ProcessLost, explained_deaths
 from geq.training.fit import Outcome, resume, train
 from geq.training.option import TrainOptions
 from geq.training.run import CONFIG, LOG, RunFolder
@@ -189,3 +191,13 @@ def test_torch_tells_of_a_dead_worker_anywhere(tmp_path: Path, monkeypatch: pyte
 def test_other_errors_are_not_explained_away() -> None:
     with pytest.raises(RuntimeError, match="Connection closed by peer"), explained_deaths("Safe."):
         raise RuntimeError("Connection closed by peer")  # without a group of processes, not a lost one
+
+
+def test_the_first_process_says_which_other_has_died(caplog: pytest.LogCaptureFixture) -> None:
+    lives, dies = (subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) for _ in range(2))
+    dies.kill()
+    Company("Safe.").watch([lives, dies])
+    assert "process 2 of this training ended by SIGKILL: all of it ends. Safe." in caplog.text
+    lives.kill()
+    for process in (lives, dies):
+        process.wait()

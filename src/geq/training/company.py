@@ -64,9 +64,14 @@ def lost_connection(problem: RuntimeError) -> bool:
 
 
 class Company(Callback):
-    """Says in the first process which other has died; those that torchrun or SLURM started, these watch."""
+    """Says in the first process which other has died; those that torchrun or SLURM started, these watch.
 
-    def __init__(self) -> None:
+    Args:
+        consequence: what is safe.
+    """
+
+    def __init__(self, consequence: str) -> None:
+        self.consequence = consequence
         self.over = threading.Event()
 
     def on_fit_start(self, trainer: Trainer, task: Task) -> None:
@@ -80,7 +85,8 @@ class Company(Callback):
                 code = process.poll()
                 if code:
                     how = f"by {signal.Signals(-code).name}" if code < 0 else f"with code {code}"
-                    log.error("process %d of this training ended %s; all of it ends now", rank, how)
+                    told = "process %d of this training ended %s: all of it ends. %s"
+                    log.error(told, rank, how, self.consequence)
                     return
 
     def teardown(self, trainer: Trainer, task: Task, stage: str) -> None:

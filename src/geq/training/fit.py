@@ -263,7 +263,7 @@ def _callbacks(
     if console is not None:
         callbacks.append(Bar(console, data.monitored_name, history))
     if options.world_size > 1:
-        callbacks.append(Company())
+        callbacks.append(Company(_safe(folder)))
     return [*callbacks, Interrupt(journal)]
 
 
