@@ -8,6 +8,8 @@ from typing import Any
 
 LARGEST_YAML = 1 << 18
 """Characters of a YAML file; one with every option of a run has two thousand."""
+DEEPEST = 20
+"""Lists in lists of a YAML file; options have lists of numbers."""
 
 
 def parse_json(text: str) -> Any:
@@ -47,7 +49,12 @@ def parse_yaml(text: str) -> Any:
             f"it has {len(text)} characters, more than the {LARGEST_YAML} of any file of options"
         )
     try:
+        depth = 0
         for event in yaml.parse(text, yaml.SafeLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > DEEPEST:  # PyYAML's time grows with the square of it
+                raise ValueError("it is nested too deeply")
             if isinstance(event, yaml.AliasEvent):
                 raise ValueError(
                     f"it refers to another place in itself (*{event.anchor}), which options do not need"

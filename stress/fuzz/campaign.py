@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
@@ -24,6 +25,8 @@ from stress.fuzz.target import Target, targets
 from stress.part import Row
 
 RECORD = Path(__file__).parents[1] / "record" / "fuzz"
+LOG = Path(tempfile.gettempdir()) / "geq-fuzz.log"
+"""What libFuzzer says."""
 RUNS = 1_000_000
 SHORT, SHORT_SECONDS = 3000, 4.0
 """Executions of one target in the short form, and seconds of CPU time at most."""
@@ -97,11 +100,11 @@ def lengthy(target: Target, seed: int, runs: int = RUNS) -> dict[str, Any]:
     if kept and kept["done"] and kept["executions"] >= runs:
         return kept
     command = [sys.executable, "-m", "stress.fuzz.child", target.name, str(runs), str(seed), str(record)]
-    with (RECORD / "log.txt").open("a") as log:
+    with LOG.open("a") as log:
         code = subprocess.run(command, stdout=log, stderr=log, cwd=RECORD.parents[2], check=False).returncode
     found = _read(record) or _died(f"ended with {code} before its first record")
     if not found.get("done"):
-        found["findings"]["process"] = {"message": f"ended with {code}; see log.txt", "times": 1, "data": ""}
+        found["findings"]["process"] = {"message": f"ended with {code}; see {LOG}", "times": 1, "data": ""}
     return found
 
 

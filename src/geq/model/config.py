@@ -121,6 +121,8 @@ def from_json(expected: Any, value: Any, where: str = "config") -> Any:
     if isinstance(value, dict) and isinstance(expected, type):
         return _from_fields(expected, value, where)
     if expected is Any or _is_plain(expected, value):
+        if expected is int and not -(2**63) <= value < 2**63:  # a whole number of a file has any length
+            raise CheckpointError(f"{where} must be a whole number of at most 64 bits; got {short(value)}")
         return _as_float(value, where) if expected is float else value
     name = getattr(expected, "__name__", str(expected))
     raise CheckpointError(f"{where} must be of type {name}; got {short(value)}")

@@ -1,0 +1,1 @@
+"""Files that want to execute, escape or explode, by what they want."""

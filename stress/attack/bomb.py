@@ -1,0 +1,134 @@
+"""Small files that unpack to large ones, and headers that announce more than there is."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import struct
+import tarfile
+import zlib
+from collections.abc import Callable
+
+from PIL import Image
+
+from geq.app.picture import FilePicture
+from geq.data.archive import unpack
+from geq.data.corruption.cifar_c import read_cifar_c
+from geq.data.idx import read_idx
+from geq.data.image import read_image
+from stress.attack.case import Case, Ground
+from stress.attack.program import DIGITS, written
+
+
+def idx(shape: tuple[int, ...], content: int, packed: bool) -> Callable[[Ground], object]:
+    """An idx file that announces ``shape`` and holds ``content`` zeros."""
+
+    def attack(ground: Ground) -> None:
+        raw = bytes([0, 0, 8, len(shape)]) + struct.pack(f">{len(shape)}I", *shape) + bytes(content)
+        name, data = ("file.gz", gzip.compress(raw)) if packed else ("file", raw)
+        read_idx(written(ground.inside / name, data), len(shape))
+
+    return attack
+
+
+def tar_bomb(ground: Ground) -> None:
+    """200 MB of zeros in 200 kB."""
+    path = ground.inside / "a.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
+        member = tarfile.TarInfo("set/zeros")
+        member.size = 200 << 20
+        tar.addfile(member, io.BytesIO(bytes(member.size)))
+    unpack(path, ground.inside / "root")
+
+
+def tar_header_bomb(kind: bytes) -> Callable[[Ground], object]:
+    """The name of a file has 200 MB; tarfile would read it into memory."""
+
+    def attack(ground: Ground) -> None:
+        member = tarfile.TarInfo("././@LongLink")
+        member.type, member.size = kind, 200 << 20
+        raw = member.tobuf(tarfile.GNU_FORMAT) + bytes(member.size) + bytes(1024)
+        unpack(written(ground.inside / "a.tar.gz", gzip.compress(raw, 1)), ground.inside / "root")
+
+    return attack
+
+
+def tar_of_holes(ground: Ground) -> None:
+    """A sparse member of 40 GB in one block."""
+    member = tarfile.TarInfo("holes")
+    member.type, member.size = tarfile.GNUTYPE_SPARSE, 0
+    raw = bytearray(member.tobuf(tarfile.GNU_FORMAT))
+    raw[386 : 386 + 24] = b"00000000000\x0000000000000\x00"
+    raw[483:495] = b"%011o\x00" % (40 << 30)
+    raw[148:156] = b" " * 8
+    raw[148:156] = b"%06o\x00 " % sum(raw[:512])
+    unpack(written(ground.inside / "a.tar", bytes(raw) + bytes(1024)), ground.inside / "root")
+
+
+def png(width: int, height: int, rows: int) -> bytes:
+    """A PNG that announces a size, and holds so many rows of it."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    content = zlib.compress(bytes((width + 1) * rows), 9)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", content) + chunk(b"IEND", b"")
+
+
+def png_text(size: int) -> bytes:
+    """A PNG with a compressed comment of ``size`` bytes."""
+    buffer = io.BytesIO()
+    Image.new("L", (8, 8)).save(buffer, "PNG")
+    whole = buffer.getvalue()
+    data = b"Comment\x00\x00" + zlib.compress(bytes(size), 9)
+    text = struct.pack(">I", len(data)) + b"zTXt" + data + struct.pack(">I", zlib.crc32(b"zTXt" + data))
+    return whole[:33] + text + whole[33:]
+
+
+def image(content: bytes) -> Callable[[Ground], object]:
+    return lambda ground: read_image(written(ground.inside / "a.png", content), 32)
+
+
+def upload(content: bytes) -> Callable[[Ground], object]:
+    return lambda ground: FilePicture(written(ground.inside / "a.png", content), "a.png").fitted(DIGITS)
+
+
+def jpeg(width: int, height: int) -> bytes:
+    buffer = io.BytesIO()
+    Image.new("L", (8, 8)).save(buffer, "JPEG")
+    raw = bytearray(buffer.getvalue())
+    at = raw.index(b"\xff\xc0") + 5
+    raw[at : at + 4] = struct.pack(">HH", height, width)
+    return bytes(raw)
+
+
+def npy(ground: Ground) -> None:
+    """An array that announces a terabyte."""
+    header = b"{'descr': '|u1', 'fortran_order': False, 'shape': (5, 1000000, 70000, 3), }"
+    header = header.ljust(117) + b"\n"
+    raw = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header
+    written(ground.inside / "labels.npy", raw)
+    written(ground.inside / "fog.npy", raw)
+    read_cifar_c(ground.inside, "fog", 1)
+
+
+CASES = (
+    Case("idx that announces 200 TB", idx((60000, 60000, 60000), 0, packed=True)),
+    Case("idx that announces 1 GB and holds nothing", idx((1 << 10, 1 << 10, 1 << 10), 0, packed=False)),
+    Case("idx of 100 MB in 100 kB", idx((100, 1 << 10, 1 << 10), 100 << 20, packed=True)),
+    Case("idx that announces little and holds 100 MB", idx((1, 28, 28), 100 << 20, packed=True)),
+    Case("idx without images, each of 16 EB", idx((0, (1 << 32) - 1, (1 << 32) - 1), 0, packed=False)),
+    Case("archive of 200 MB in 200 kB", tar_bomb),
+    Case("archive with a name of 200 MB", tar_header_bomb(tarfile.GNUTYPE_LONGNAME)),
+    Case("archive with attributes of 200 MB", tar_header_bomb(tarfile.XHDTYPE)),
+    Case("archive with a file of holes", tar_of_holes),
+    Case("PNG of 400 megapixels", image(png(20000, 20000, 20000))),
+    Case("PNG that announces 2^62 pixels", image(png((1 << 31) - 1, (1 << 31) - 1, 0))),
+    Case("PNG that announces 60 megapixels and holds a row", image(png(10000, 6000, 1)), harmless=True),
+    Case("PNG with a comment of 200 MB", image(png_text(200 << 20)), harmless=True),
+    Case("JPEG of 4 gigapixels", image(jpeg(65535, 65535))),
+    Case("upload of 400 megapixels", upload(png(20000, 20000, 1))),
+    Case("upload of 11 MB", upload(bytes(11 << 20))),
+    Case("array that announces a terabyte", npy),
+)

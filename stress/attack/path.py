@@ -1,0 +1,161 @@
+"""Names that lead elsewhere: in archives, runs, studies, records, presets, and by links."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+import zipfile
+from collections.abc import Callable
+
+from geq.command.report import main as report
+from geq.data.archive import unpack
+from geq.data.folder import read_image_folder
+from geq.durable import exclusively
+from geq.model.network import Network
+from geq.model.registry import create_model
+from geq.model.shipped import shipped_folder
+from geq.training.option import TrainOptions
+from geq.training.preset import preset_path
+from geq.training.run import RunFolder
+from geq.training.search import SearchOptions
+from geq.training.tradeoff import TradeoffOptions
+from geq.weights.pack import pack
+from stress.attack.case import Case, Ground
+from stress.attack.program import DIGITS, written
+from stress.fuzz.run_target import record_values
+
+Member = tuple[str, bytes, str]
+"""Name, type and target of a member of an archive."""
+
+
+def archive(*members: Member) -> Callable[[Ground], object]:
+    def attack(ground: Ground) -> None:
+        path = ground.inside / "a.tar.gz"
+        with tarfile.open(path, "w:gz") as tar:
+            for name, kind, target in members:
+                item = tarfile.TarInfo(name.replace("OUTSIDE", str(ground.outside)))
+                item.type, item.linkname = kind, target.replace("OUTSIDE", str(ground.outside))
+                item.size = 7 if kind == tarfile.REGTYPE else 0
+                tar.addfile(item, io.BytesIO(b"hostile"))
+        root = ground.inside / "root"
+        try:
+            unpack(path, root)
+        finally:
+            assert not root.exists() or not list(root.iterdir()), "something was left of a refused archive"
+
+    return attack
+
+
+def zip_archive(ground: Ground) -> None:
+    path = ground.inside / "a.tar.gz"
+    with zipfile.ZipFile(path, "w") as packed:
+        packed.writestr("../outside/hostile.txt", "hostile")
+    unpack(path, ground.inside / "root")
+
+
+def link_in_the_root(ground: Ground) -> None:
+    """A link that is in the data root already, where an archive puts its folder."""
+    root = ground.inside / "root"
+    root.mkdir()
+    (root / "set").symlink_to(ground.outside)
+    path = ground.inside / "a.tar"
+    with tarfile.open(path, "w") as tar:
+        item = tarfile.TarInfo("set/precious.txt")
+        item.size = 7
+        tar.addfile(item, io.BytesIO(b"hostile"))
+    unpack(path, root)
+
+
+def linked_lock(ground: Ground) -> None:
+    """A run whose lock is a link to somebody's file."""
+    run = RunFolder.create(TrainOptions(runs=str(ground.inside), name="run"))
+    run.describe(TrainOptions(), {}, DIGITS)
+    (run.path / ".lock").symlink_to(ground.outside / "precious.txt")
+    with run.locked():
+        pass
+
+
+def linked_record_lock(ground: Ground) -> None:
+    (ground.inside / ".lock").symlink_to(ground.outside / "new.txt")
+    try:
+        with exclusively(ground.inside / ".lock"):
+            pass
+    except OSError:  # the system refuses the link
+        return
+
+
+def linked_files(ground: Ground) -> None:
+    """Files of a run that are links to somebody's file: they are replaced, and not what they point to."""
+    run = RunFolder.create(TrainOptions(runs=str(ground.inside), name="run"))
+    run.model.mkdir()
+    for path in (run.path / "log.jsonl", run.path / "data.json", run.model / "model.safetensors"):
+        path.symlink_to(ground.outside / "precious.txt")
+    run.describe(TrainOptions(), {}, DIGITS)
+    run.write_log([{"kind": "final"}])
+    create_model("mon_tiny", channels=2).save_pretrained(run.model)
+
+
+def record_name(ground: Ground) -> None:
+    """A record whose experiment is a path, when tables are written."""
+    record = {**record_values(), "experiment": "../../outside/precious.txt", "scale": "../x"}
+    written(ground.inside / "results" / "a.jsonl", json.dumps(record).encode())
+    output = ground.inside / "out"
+    tables = ["--markdown", str(output / "tables"), "--csv", str(output / "tables")]
+    report([str(ground.inside / "results"), "--output", str(output / "a.html"), "--quiet", *tables])
+
+
+def class_list(ground: Ground) -> None:
+    written(ground.inside / "images" / "train" / "cat" / "a.png", b"")
+    chosen = written(ground.inside / "list.txt", b"../../../outside\n")
+    read_image_folder(ground.inside / "images", "train", class_list=chosen)
+
+
+def from_above(name: str) -> Callable[[Ground], object]:
+    """A run by a name that leads out of the folder of runs, to where there is none."""
+
+    def attack(ground: Ground) -> None:
+        RunFolder.find(name, ground.inside)
+
+    return attack
+
+
+FILE, LINK, HARD = tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE
+CASES = (
+    Case("archive that climbs", archive(("../outside/hostile.txt", FILE, ""))),
+    Case("archive that climbs from below", archive(("a/../../outside/hostile.txt", FILE, ""))),
+    Case("archive with an absolute name", archive(("OUTSIDE/hostile.txt", FILE, ""))),
+    Case("archive with a name of Windows", archive(("..\\outside\\hostile.txt", FILE, ""))),
+    Case(
+        "archive that writes through its own link",
+        archive(("a", LINK, "OUTSIDE"), ("a/precious.txt", FILE, "")),
+    ),
+    Case("archive with a link to a file", archive(("a", LINK, "OUTSIDE/precious.txt"))),
+    Case("archive with a hard link", archive(("a", HARD, "../outside/precious.txt"))),
+    Case("archive with a device", archive(("a", tarfile.CHRTYPE, ""))),
+    Case("archive with a pipe", archive(("a", tarfile.FIFOTYPE, ""))),
+    Case("archive that is a zip", zip_archive),
+    Case("archive over a link in the data root", link_in_the_root),
+    *(
+        Case(f"run named {name!r}", lambda g, name=name: TrainOptions(runs=str(g.inside), name=name))
+        for name in ("../x", "/tmp/x", "..", "a\\b", "", "a\x00b")
+    ),
+    *(
+        Case(f"study named {name!r}", lambda g, name=name: SearchOptions(study=name))
+        for name in ("../x", "/x")
+    ),
+    Case("trade-off named '../x'", lambda g: TradeoffOptions(study="../x")),
+    Case("preset named '../../x'", lambda g: preset_path("../../x")),
+    Case("shipped network named '../x'", lambda g: shipped_folder("../x")),
+    Case("saved model named '../x/y'", lambda g: Network.from_pretrained("../x/y")),
+    Case(
+        "packed network named '../x'",
+        lambda g: pack(RunFolder(shipped_folder("geq-digits")), "../x", g.inside),
+    ),
+    *(Case(f"run sought as {name!r}", from_above(name)) for name in ("../outside", "../../etc", "/")),
+    Case("record named by a path", record_name, harmless=True),
+    Case("class list that climbs", class_list),
+    Case("lock of a run that is a link", linked_lock),
+    Case("lock of records that is a link", linked_record_lock, harmless=True),
+    Case("files of a run that are links", linked_files, harmless=True),
+)

@@ -1,0 +1,33 @@
+"""Files that want to execute, escape or explode: refused in words, with nothing run or written elsewhere."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from stress.attack import bomb, document, path, program
+from stress.attack.case import Case, examine
+from stress.part import Row
+
+CASES: dict[str, tuple[Case, ...]] = {
+    "pickles and other programs": program.CASES,
+    "configurations and safetensors": document.CASES,
+    "names and links that lead elsewhere": path.CASES,
+    "bombs and false sizes": bomb.CASES,
+}
+"""By what they want; the tests run the same ones."""
+
+
+def run(short: bool, seed: int) -> Iterator[Row]:
+    """All cases in either form: they do not depend on chance."""
+    for what, cases in CASES.items():
+        problems = {}
+        for case in cases:
+            with tempfile.TemporaryDirectory(prefix="geq-hostile-") as folder:
+                problem = examine(case, Path(folder))
+            if problem is not None:
+                problems[case.name] = problem
+        note = "; ".join(f"{name}: {problem}" for name, problem in problems.items())
+        detail = {"cases": [case.name for case in cases], "problems": problems}
+        yield Row(what, len(cases), len(cases) - len(problems), note, detail)
