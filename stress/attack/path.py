@@ -120,6 +120,14 @@ def from_above(name: str) -> Callable[[Ground], object]:
     return attack
 
 
+def run_named(name: str) -> Callable[[Ground], object]:
+    return lambda ground: RunFolder.create(TrainOptions(runs=str(ground.inside), name=name))
+
+
+def study_named(name: str) -> Callable[[Ground], object]:
+    return lambda ground: SearchOptions(study=name)
+
+
 FILE, LINK, HARD = tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE
 CASES = (
     Case("archive that climbs", archive(("../outside/hostile.txt", FILE, ""))),
@@ -137,13 +145,10 @@ CASES = (
     Case("archive that is a zip", zip_archive),
     Case("archive over a link in the data root", link_in_the_root),
     *(
-        Case(f"run named {name!r}", lambda g, name=name: TrainOptions(runs=str(g.inside), name=name))
+        Case(f"run named {name!r}", run_named(name))
         for name in ("../x", "/tmp/x", "..", "a\\b", "", "a\x00b")
     ),
-    *(
-        Case(f"study named {name!r}", lambda g, name=name: SearchOptions(study=name))
-        for name in ("../x", "/x")
-    ),
+    *(Case(f"study named {name!r}", study_named(name)) for name in ("../x", "/x")),
     Case("trade-off named '../x'", lambda g: TradeoffOptions(study="../x")),
     Case("preset named '../../x'", lambda g: preset_path("../../x")),
     Case("shipped network named '../x'", lambda g: shipped_folder("../x")),

@@ -9,6 +9,7 @@ import pickle
 import struct
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -188,7 +189,7 @@ NAMES = (
 
 CASES = (
     *(
-        Case(f"pickle as a batch of CIFAR-10, protocol {n}", batch(lambda g, n=n: payload(g, n)))
+        Case(f"pickle as a batch of CIFAR-10, protocol {n}", batch(partial(payload, protocol=n)))
         for n in (0, 2, 5)
     ),
     Case("pickle as the checkpoint of a resumed run", checkpoint(payload)),

@@ -90,3 +90,26 @@ def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
     assert everything(tmp_path / "root") == {"set/mine"}
     with pytest.raises(DataError, match="cannot be unpacked"):
         unpack(write(tmp_path / "b.tar.gz", entry("new/one"), entry("new/one")), tmp_path / "root")
+
+
+def test_a_name_of_many_megabytes_is_not_read_into_memory(tmp_path: Path) -> None:
+    member = tarfile.TarInfo("././@LongLink")
+    member.type, member.size = tarfile.GNUTYPE_LONGNAME, 5 << 20
+    (tmp_path / "a.tar").write_bytes(member.tobuf(tarfile.GNU_FORMAT) + bytes(member.size))
+    with pytest.raises(DataError, match="header of more than"):
+        unpack(tmp_path / "a.tar", tmp_path / "root")
+
+
+@pytest.mark.parametrize("packing", ["gz", "bz2", "xz"])
+def test_damage_in_any_packing_is_told_in_words(tmp_path: Path, packing: str) -> None:
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, f"w:{packing}") as tar:  # type: ignore[call-overload]
+        member = entry("one")
+        member.size = 100_000
+        tar.addfile(member, io.BytesIO(bytes(n * n * 31 % 251 for n in range(100_000))))
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2 :] = bytes(reversed(raw[len(raw) // 2 :]))
+    path.write_bytes(bytes(raw))
+    with pytest.raises(DataError, match="cannot be unpacked"):
+        unpack(path, tmp_path / "root")
+    assert everything(tmp_path / "root") == set()

@@ -165,3 +165,13 @@ def test_the_binary_layout_of_the_real_files_has_the_official_checksums(
         assert hashlib.md5(raw).hexdigest() == SOURCES["cifar100"].files[f"cifar-100-binary/{name}"]
     remove_python(tmp_path, "cifar100")
     assert same(read_cifar("cifar100", "test", tmp_path), read_cifar("cifar100", "test", real_root))
+
+
+def test_a_label_of_more_than_64_bits_is_refused(tmp_path: Path) -> None:
+    import pickle
+
+    content = {"labels": [2**70], "data": np.zeros((1, 3072), dtype=np.uint8)}
+    (tmp_path / "cifar-10-batches-py").mkdir()
+    (tmp_path / "cifar-10-batches-py" / "test_batch").write_bytes(pickle.dumps(content, protocol=3))
+    with pytest.raises(DataError, match="not whole numbers"):
+        read_cifar("cifar10", "test", tmp_path)

@@ -119,3 +119,17 @@ def test_bad_files_are_refused(clean: ImageDataset, tmp_path: Path) -> None:
         read_cifar_c(tmp_path, "fog", 6)
     with pytest.raises(OptionError, match="unknown corruption"):
         read_cifar_c(tmp_path, "rain", 1)
+
+
+@pytest.mark.parametrize("raw", [b"", b"PK\x03\x04", b"\x93NUMPY"])
+def test_what_is_no_array_at_all_is_told_in_words(tmp_path: Path, raw: bytes) -> None:
+    (tmp_path / "fog.npy").write_bytes(raw)
+    with pytest.raises(DataError, match="not a whole array"):
+        read_cifar_c(tmp_path, "fog", 1)
+
+
+def test_an_archive_of_arrays_is_no_array(tmp_path: Path) -> None:
+    with (tmp_path / "fog.npy").open("wb") as file:
+        np.savez(file, np.zeros(3, dtype=np.uint8))
+    with pytest.raises(DataError, match="not a whole array"):
+        read_cifar_c(tmp_path, "fog", 1)

@@ -100,3 +100,24 @@ def test_debians_fashion_mnist(tmp_path: Path) -> None:
     measured = Statistics.of(train.images)
     assert measured.mean == pytest.approx(train.statistics.mean, abs=1e-4)
     assert measured.std == pytest.approx(train.statistics.std, abs=1e-4)
+
+
+def test_memory_is_not_reserved_for_what_a_header_claims(tmp_path: Path) -> None:
+    import tracemalloc
+
+    path = tmp_path / "file"
+    path.write_bytes(bytes([0, 0, 8, 1]) + struct.pack(">I", 60 << 20) + bytes(100))
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match="holds 100 of the"):
+            read_idx(path, dimensions=1)
+        assert tracemalloc.get_traced_memory()[1] < 10 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_file_without_images_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes([0, 0, 8, 3]) + struct.pack(">3I", 0, 2**32 - 1, 2**32 - 1))
+    with pytest.raises(DataError, match="is empty"):
+        read_idx(path, dimensions=3)

@@ -103,3 +103,11 @@ def test_masks_are_never_converted(tmp_path: Path) -> None:
     assert (read_mask(save(tmp_path / "mask.png", "L", 11)) == 11).all()
     with pytest.raises(DataError, match=r"one channel of 8 bits: got mode RGB"):
         read_mask(save(tmp_path / "colour.png", "RGB", (1, 2, 3)))
+
+
+def test_a_format_for_which_another_program_would_be_started_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n"
+    )
+    with pytest.raises(DataError, match="no known format"):
+        read_image(tmp_path / "a.png")

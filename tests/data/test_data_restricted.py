@@ -117,3 +117,18 @@ def test_a_flipped_byte_gives_a_data_error_or_a_dict(tmp_path: Path, position: i
     (tmp_path / "file").write_bytes(bytes(raw))
     with contextlib.suppress(DataError):
         assert isinstance(read_pickle(tmp_path / "file"), dict)
+
+
+def test_a_key_that_takes_for_ever_to_hash_is_refused(tmp_path: Path) -> None:
+    tuple_of_two = b"q\x00h\x00\x86"
+    (tmp_path / "file").write_bytes(b"\x80\x02}(K\x01" + tuple_of_two * 100 + b"K\x01u.")
+    with pytest.raises(DataError, match="neither text nor a number"):
+        read_pickle(tmp_path / "file")
+
+
+def test_a_shape_of_a_hundred_thousand_huge_numbers_is_refused(tmp_path: Path) -> None:
+    from stress.attack.program import long_shape
+
+    (tmp_path / "file").write_bytes(long_shape())
+    with pytest.raises(DataError, match="an array of shape"):
+        read_pickle(tmp_path / "file")

@@ -127,3 +127,14 @@ def test_override_names_the_nearest_field_and_takes_lists() -> None:
     assert override(config, {"widths": [6]}).widths == (6,)
     with pytest.raises(OptionError, match="did you mean 'widths'"):
         override(config, {"width": (6,)})
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [(float, 10**400), (int, 10**400), (NetworkConfig, {"class": []}), (float, "x" * 10**6)],
+    ids=["float", "int", "class", "text"],
+)
+def test_values_of_any_length_are_refused_in_a_short_sentence(kind: type, value: object) -> None:
+    with pytest.raises(CheckpointError) as caught:
+        from_json(kind, value)
+    assert len(str(caught.value)) < 500

@@ -360,8 +360,8 @@ class TrainOptions(
         """The inverse, with every value checked; names that are not given keep their default."""
         hints = get_type_hints(cls)
         for name in values:
-            if name not in hints:  # a name of a YAML file need not be text
-                raise unknown_name(f"option in {where}:", str(name), hints)
+            if name not in hints:
+                raise unknown_name(f"option in {where}:", name, hints)
         try:
             decoded = {
                 name: from_json(hints[name], value, f"{where}: {name}") for name, value in values.items()

@@ -15,9 +15,10 @@ Every file is replaced in one step, so a reader (or a crash) never meets half of
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -34,7 +35,20 @@ START, END = "---\n", "\n...\n"
 ANALYSIS, EXPLANATION = "analysis", "explain"
 ATTEMPTS, PAUSE = 5, 0.05
 """Of getting the lock, and seconds between them."""
+HELD: set[int] = set()
+"""Locks of this process."""
 State = Literal["finished", "running", "stopped"]
+
+
+def _let_go() -> None:
+    """A forked child holds no locks: workers outlive a killed training by seconds, in which it is not used."""
+    for handle in HELD:
+        os.close(handle)
+    HELD.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
 
 
 @dataclass(frozen=True)
@@ -154,8 +168,8 @@ class RunFolder:
             raise CheckpointError(
                 f"{path} must end with a line of three dots; it was cut: restore it, or start the run again"
             )
-        if not isinstance(values, dict):
-            raise CheckpointError(f"{path} must map options to values")
+        if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
+            raise CheckpointError(f"{path} must map names of options to values")
         return TrainOptions.from_mapping(values, str(path))
 
     def data(self) -> DataDescription:
@@ -219,14 +233,15 @@ class RunFolder:
         except ImportError:  # Windows: no such lock
             yield
             return
-        with ExitStack() as stack:
-            if (self.path / LOCK).is_symlink():  # whoever made it wants another file to be opened
-                raise CheckpointError(f"{self.path / LOCK} must not be a link: remove it")
-            with explained_write_errors(self.path, "Nothing was changed."):
-                file = stack.enter_context((self.path / LOCK).open("a"))
+        if (self.path / LOCK).is_symlink():  # whoever made it wants another file to be opened
+            raise CheckpointError(f"{self.path / LOCK} must not be a link: remove it")
+        with explained_write_errors(self.path, "Nothing was changed."):
+            handle = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        HELD.add(handle)
+        try:
             for attempt in range(ATTEMPTS):
                 try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
                 except BlockingIOError:
                     if attempt == ATTEMPTS - 1:
@@ -235,6 +250,10 @@ class RunFolder:
                         ) from None
                     time.sleep(PAUSE)  # perhaps someone only asks (see in_use)
             yield
+        finally:
+            if handle in HELD:  # not in a child that was forked meanwhile
+                HELD.remove(handle)
+                os.close(handle)
 
     def clean(self) -> None:
         """Delete what a killed process left."""

@@ -150,6 +150,8 @@ def read_card(folder: Path) -> Card:
         values = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as problem:
         raise CheckpointError(f"{path} cannot be read: {problem}") from problem
+    if not isinstance(values, dict):
+        raise CheckpointError(f"{path} is not the card of a network: it must be a JSON object")
     return Card.from_mapping(values, str(path))
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.lib.format import write_array_header_1_0
+from numpy.lib.format import open_memmap, write_array_header_1_0
 
 from geq.data.cifar import CIFAR10_CLASSES, CIFAR10_STATISTICS
 from geq.data.corruption.registry import SEVERITIES, corrupt, corruption_names
@@ -186,15 +186,13 @@ def read_cifar_c(directory: Path, name: str, severity: int) -> ImageDataset:
 
 def _array(path: Path) -> np.ndarray:
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        array = open_memmap(path, mode="r")  # np.load would also open archives and pickles
     except FileNotFoundError as error:
         raise DataError(f"{path} is missing: run 'geq data corrupt' or 'geq data fetch cifar10_c'") from error
-    except Exception as error:  # a damaged header ends the reading in any way; a zip archive in its own
+    except Exception as error:  # a damaged header ends the reading in any way
         raise DataError(
             f"{path} is not a whole array of numbers: {error}; write or fetch it again"
         ) from error
-    if not isinstance(array, np.ndarray):
-        raise DataError(f"{path} must be one array (.npy), not an archive of them; write or fetch it again")
     if array.dtype != np.uint8:
         raise DataError(f"{path} must hold unsigned bytes: got {array.dtype}")
     return array

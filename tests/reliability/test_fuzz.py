@@ -1,0 +1,91 @@
+"""Mutated files for every reader, drawn by hypothesis: read, or refused in words."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from stress.fuzz.campaign import draw, row
+from stress.fuzz.execution import Tally
+from stress.fuzz.target import Target, targets
+
+from geq.error import DataError, GeqError
+
+TARGETS = targets()
+QUICK = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}
+"""Times are those of a shared machine; what was found once has its own test."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_mutated_file_is_read_or_refused(name: str) -> None:
+    target = TARGETS[name]
+    seeds = target.seeds()
+
+    @settings(max_examples=int(200 * target.rate), **QUICK)
+    @given(number=st.integers(0, 2**64 - 1))
+    def attempt(number: int) -> None:
+        with contextlib.suppress(GeqError):
+            target.one(draw(target, seeds, Random(number)))
+
+    attempt()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TARGETS)
+def test_any_bytes_are_read_or_refused(name: str) -> None:
+    target = TARGETS[name]
+
+    @settings(max_examples=100, **QUICK)
+    @given(data=st.binary(max_size=256))
+    def attempt(data: bytes) -> None:
+        with contextlib.suppress(GeqError):
+            target.one(data)
+
+    attempt()
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_target_reads_one_of_its_own_files(name: str) -> None:
+    """A target that refuses everything would test nothing."""
+    target, read = TARGETS[name], 0
+    for content in target.seeds():
+        with contextlib.suppress(GeqError):
+            target.one(content)
+            read += 1
+    assert read
+
+
+def reader(data: bytes) -> None:
+    if data == b"clear":
+        raise DataError("clear")
+    if data == b"crash":
+        raise KeyError("unclear")
+
+
+def test_a_crash_is_a_finding_and_a_refusal_is_none() -> None:
+    target = Target("invented", "for this test", reader, lambda: [b""], ())
+    tally = Tally(target)
+    try:
+        for data in (b"fine", b"clear", b"crash", b"crash"):
+            tally.execute(data)
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    found = tally.summary()
+    assert (found["executions"], found["read"], found["refused"]) == (4, 1, 1)
+    assert [finding["times"] for finding in found["findings"].values()] == [2]
+    judged = row(target, found)
+    assert not judged.held
+    assert (judged.tried, judged.survived) == (4, 2)
+
+
+def test_drawing_is_repeatable() -> None:
+    target = TARGETS["idx"]
+    seeds = target.seeds()
+    first, second = ([draw(target, seeds, Random(seed)) for seed in range(20)] for _ in range(2))
+    assert first == second
+    assert len(set(first)) > 10
