@@ -1,6 +1,7 @@
 """``python -m stress.fuzz.child TARGET RUNS SEED RECORD``: one target under atheris, guided by its branches.
 
 libFuzzer ends the process itself, so the record is written as the runs go on, and says when they are done.
+A campaign that was stopped goes on with what is missing, from the first files and with another seed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-KEPT = 20_000
+KEPT = 2000
 """Executions between two writings of the record."""
 LIMITS = ("-rss_limit_mb=3072", "-timeout=20", "-print_final_stats=1", "-verbosity=0", "-close_fd_mask=0")
 
@@ -39,8 +40,14 @@ def main(arguments: list[str]) -> None:
     folder = Path(tempfile.mkdtemp(prefix="geq-corpus-", dir=registry.scratch()))
     for number, content in enumerate(seeds):
         (folder / f"seed-{number}").write_bytes(content)
-    tally = Tally(target)
-    began, cpu = time.monotonic(), time.process_time()
+    before: dict[str, Any] = json.loads(record.read_text()) if record.exists() else {}
+    tally = Tally(
+        target, before.get("executions", 0), before.get("read", 0), before.get("slowest_seconds", 0.0)
+    )
+    tally.findings.update(before.get("findings", {}))
+    sittings = before.get("sittings", 0) + 1
+    began = time.monotonic() - before.get("seconds", 0.0)
+    cpu = time.process_time() - before.get("cpu_seconds", 0.0)
 
     def state(done: bool) -> dict[str, Any]:
         wall = time.monotonic() - began
@@ -55,6 +62,7 @@ def main(arguments: list[str]) -> None:
             "executions_per_cpu_second": round(tally.executions / max(busy, 1e-9), 1),
             "corpus": len(os.listdir(folder)),
             "seed": seed,
+            "sittings": sittings,
         }
 
     def write(done: bool) -> None:
@@ -79,8 +87,8 @@ def main(arguments: list[str]) -> None:
 
     options = [
         sys.argv[0],
-        f"-runs={runs + len(seeds) + 1}",
-        f"-seed={seed + 1}",
+        f"-runs={runs - tally.executions + len(seeds) + 1}",
+        f"-seed={1000 * seed + sittings}",
         f"-max_len={target.largest}",
         *LIMITS,
         str(folder),
