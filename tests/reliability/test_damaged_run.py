@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,26 @@ def test_asking_for_the_state_neither_writes_nor_disturbs(tmp_path: Path) -> Non
         with pytest.raises(CheckpointError, match="another process is writing"), RunFolder(tmp_path).locked():
             raise AssertionError
     assert folder.state() == "stopped"
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_workers_that_outlive_a_training_do_not_hold_its_lock(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    reading, writing = os.pipe()
+    with folder.locked():
+        pid = os.fork()
+        if pid == 0:
+            os.write(writing, b"x")
+            time.sleep(60)
+            os._exit(0)
+        assert os.read(reading, 1) == b"x"
+        assert folder.in_use()
+    assert not folder.in_use()
+    assert os.waitpid(pid, os.WNOHANG) == (0, 0)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    os.close(reading)
+    os.close(writing)
 
 
 def test_a_run_that_cannot_be_locked_says_why(tmp_path: Path) -> None:

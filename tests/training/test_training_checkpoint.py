@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import pickle
 import random
 import resource
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from geq.durable import explained_write_errors, remove_leftovers, write_durably
 from geq.error import CheckpointError
 from geq.training.checkpoint import Checkpoint, random_state, restore_random_state
-from geq.durable import explained_write_errors, remove_leftovers, write_durably
 
 
 def example() -> Checkpoint:
@@ -158,3 +161,30 @@ def test_killed_while_writing(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 2
     remove_leftovers(tmp_path)
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_each_process_goes_on_with_its_own(tmp_path: Path) -> None:
+    own = {"measures": {"sum": torch.tensor(2.0)}, "callbacks": {}, "random": {"torch": torch.zeros(2)}}
+    replace(example(), others=[own]).save(tmp_path / "last.ckpt")
+    loaded = Checkpoint.load(tmp_path / "last.ckpt")
+    assert loaded.of_process(0) is loaded
+    assert loaded.of_process(1).measures == own["measures"]
+    assert loaded.of_process(1).model is loaded.model
+    assert loaded.of_process(2) is loaded  # one that did not exist when it was saved
+
+
+@pytest.mark.parametrize("others", [[1], [{"measures": {}}], {"measures": {}}])
+def test_others_of_another_type_are_refused(others: Any, tmp_path: Path) -> None:
+    replace(example(), others=others).save(tmp_path / "last.ckpt")
+    with pytest.raises(CheckpointError, match="others"):
+        Checkpoint.load(tmp_path / "last.ckpt")
+
+
+def test_files_of_earlier_versions_have_no_others(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    values = {field.name: getattr(example(), field.name) for field in fields(Checkpoint)}
+    del values["others"]
+    torch.save({"format": 1, **values}, buffer)
+    content = buffer.getvalue()
+    (tmp_path / "last.ckpt").write_bytes(content + hashlib.sha256(content).digest())
+    assert Checkpoint.load(tmp_path / "last.ckpt").others == []

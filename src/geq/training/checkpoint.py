@@ -11,7 +11,7 @@ import io
 import pickletools
 import random
 import zipfile
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,11 @@ NAMES = {
 KINDS: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("position", "model", "optimizer", "scaler", "measures", "callbacks", "random"), dict),
     "average": (dict, type(None)),
-    "history": list,
+    **dict.fromkeys(("history", "others"), list),
 }
+
+OWN = {"measures", "callbacks", "random"}
+"""What each process has for itself."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,8 @@ class Checkpoint:
         callbacks: state of each callback that has one.
         history: the lines of the log so far.
         random: states of the random generators.
+        others: "measures", "callbacks" and "random" of the other processes, in their order; empty where there
+            are none, and in files of earlier versions.
     """
 
     position: dict[str, int]
@@ -63,6 +68,11 @@ class Checkpoint:
     callbacks: dict[str, dict[str, Any]]
     history: list[dict[str, Any]]
     random: dict[str, Any]
+    others: list[dict[str, Any]] = field(default_factory=list)
+
+    def of_process(self, rank: int) -> Checkpoint:
+        """What the process of this number goes on with."""
+        return replace(self, **self.others[rank - 1]) if 0 < rank <= len(self.others) else self
 
     def save(self, path: Path) -> None:
         buffer = io.BytesIO()
@@ -88,7 +98,9 @@ class Checkpoint:
         except Exception as problem:  # torch lets out whatever it stumbles over
             reason = str(problem).split("\n")[0]
             raise CheckpointError(f"{path} is not a checkpoint of geq: {reason}") from problem
-        expected = {field.name for field in fields(cls)}
+        expected = {item.name for item in fields(cls)}
+        if isinstance(state, dict):
+            state.setdefault("others", [])
         if (
             not isinstance(state, dict)
             or state.get("format") != FORMAT
@@ -100,6 +112,8 @@ class Checkpoint:
         for name, kind in KINDS.items():
             if not isinstance(state[name], kind):
                 raise CheckpointError(f"{path} is not a checkpoint of geq: its {name} is of another type")
+        if any(not isinstance(one, dict) or set(one) != OWN for one in state["others"]):
+            raise CheckpointError(f"{path} is not a checkpoint of geq: its others are of another type")
         return cls(**{name: state[name] for name in expected})
 
 

@@ -207,6 +207,7 @@ def _fit(
 ) -> list[dict[str, Any]]:
     """Train ``model`` in place (to the averaged weights, if the run has them); returns the log."""
     rank = process_rank()
+    checkpoint = None if checkpoint is None else checkpoint.of_process(rank)
     task = task_class(model, data.train)(
         model,
         options,

@@ -41,7 +41,7 @@ State = Literal["finished", "running", "stopped"]
 
 
 def _let_go() -> None:
-    """A forked child holds no locks: workers outlive a killed training by seconds, in which it is not used."""
+    """A forked child holds no locks: workers outlive a killed training by seconds, and write nothing."""
     for handle in HELD:
         os.close(handle)
     HELD.clear()

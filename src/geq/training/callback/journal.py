@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch.distributed
 from lightning.pytorch import Callback, Trainer
 
 from geq.training.checkpoint import Checkpoint, random_state
@@ -66,6 +67,15 @@ class Journal(Callback):
             if name.startswith("model.")
         }
         optimizer = trainer.strategy.optimizer_state(trainer.optimizers[0])
+        own = {
+            "measures": dict(task.train_measures.state_dict()),
+            "callbacks": self._callback_states(trainer),
+            "random": random_state(),
+        }
+        everyone: list[dict[str, Any]] = [own]
+        if trainer.world_size > 1:
+            everyone = [own] * trainer.world_size
+            torch.distributed.all_gather_object(everyone, own)
         if self.folder is None:
             return
         Checkpoint(
@@ -74,10 +84,9 @@ class Journal(Callback):
             optimizer=optimizer,
             scaler=trainer.precision_plugin.state_dict(),
             average=None if task.average is None else task.average.state_dict(),
-            measures=dict(task.train_measures.state_dict()),
-            callbacks=self._callback_states(trainer),
             history=self.history,
-            random=random_state(),
+            others=everyone[1:],
+            **own,
         ).save(self.folder.checkpoint)
 
     @staticmethod
