@@ -23,7 +23,7 @@ from geq.training.evaluation import evaluate
 from geq.training.ingredient import evaluation_loader, open_split
 from geq.training.run import RunFolder, known_runs
 from geq.training.thread import limited_threads
-from geq.weights.card import disk_size, read_card, shipped_cards
+from geq.weights.card import Card, disk_size, read_card, shipped_cards
 from geq.weights.pack import LARGEST, TEXT, machine_path
 from geq.weights.recipe import PLACES
 from geq.weights.text import SECTIONS, card_text
@@ -210,3 +210,15 @@ def test_a_damaged_card_says_so(tmp_path: Path) -> None:
     (tmp_path / "card.json").write_text(json.dumps(values))
     with pytest.raises(CheckpointError, match=r"is not the card of a network.*parameters"):
         read_card(tmp_path)
+
+
+def test_settings_that_a_card_lacks_or_lies_about(tmp_path: Path) -> None:
+    values = read_card(shipped_folder("geq-digits")).as_mapping()
+    del values["training"]["settings"]["warmup_epochs"]
+    assert "warm-up" in card_text(Card.from_mapping(values))
+    values["training"]["settings"]["momentum"] = "much"
+    with pytest.raises(OptionError, match="momentum must be of type float"):
+        card_text(Card.from_mapping(values))
+    values["test"]["accuracy"] = "high"
+    with pytest.raises(CheckpointError, match="accuracy must be of type float"):
+        Card.from_mapping(values)

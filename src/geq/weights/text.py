@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from geq.training.option import TrainOptions
 from geq.weights.card import Card
 from geq.weights.origin import ORIGINS
 
@@ -120,7 +121,8 @@ def data(card: Card) -> str:
 
 def training(card: Card) -> str:
     found = card.training
-    chosen = found.settings
+    # Checked, and with the defaults of what a card does not state.
+    chosen = TrainOptions.from_mapping(found.settings, f"the settings of {card.name}").as_mapping()
     if chosen["optimizer"] == "sgd":
         method = f"SGD with {'Nesterov ' if chosen['nesterov'] else ''}momentum {chosen['momentum']:g}"
     else:
