@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import io
 import json
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,6 +23,13 @@ from stress.visitor import API, Visitor
 LARGE = 12 * 2**20
 """Bytes of a file beyond what the page takes."""
 Attack = Callable[[], Awaitable[httpx.Response | bytes | None]]
+
+
+def status_of(answer: httpx.Response | bytes | None) -> int | str:
+    if isinstance(answer, httpx.Response):
+        return answer.status_code
+    found = re.match(rb"HTTP/1.1 (\d{3})", answer or b"")
+    return int(found[1]) if found else "taken, and answered" if answer else "closed"
 
 
 @dataclass
@@ -50,7 +58,9 @@ class Malformed:
                 self.statuses[name] = type(closed).__name__  # the server hung up, which is an answer
                 continue
             content = answer.content if isinstance(answer, httpx.Response) else answer or b""
-            self.statuses[name] = answer.status_code if isinstance(answer, httpx.Response) else "closed"
+            self.statuses[name] = status_of(answer)
+            if name.startswith("file:") and self.statuses[name] == 200:
+                self.wrong.append(f"{name}: was served")
             if self.secret.read_bytes() in content or b"root:x:0" in content:
                 self.wrong.append(f"{name}: served a file of the machine")
         return len(attacks)
@@ -139,7 +149,6 @@ class Malformed:
             f"{API}/run-history/records/x/y/assets/z",
             f"{API}/monitoring",
             f"{API}/vibe-code",
-            f"{API}/dev/reload",
         ]
         return {f"file: {way}": partial(self.raw_get, way) for way in ways}
 

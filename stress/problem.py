@@ -19,6 +19,7 @@ from torch import Tensor
 
 from geq.cell import ClosedFormCell
 from geq.equilibrium import Equilibrium
+from geq.error import OptionError
 from geq.problem import (
     L1,
     Box,
@@ -139,16 +140,27 @@ def solver(chance: random.Random) -> Solver[Any]:
 
 
 def settle(statistics: Statistics, layer: Equilibrium, x: Tensor) -> None:
-    with contexts_of(layer) as seen:
-        solution = layer.solve(x)
+    try:
+        with contexts_of(layer) as seen:
+            solution = layer.solve(x)
+    except OptionError:  # a step and a tolerance that do not go together in this precision
+        statistics.statuses["refused"] += len(x)
+        return
     assert isinstance(solution.value, Tensor)
-    judge(statistics.tally, repr(layer), layer, seen[0], solution.value, solution)
+    judge(statistics.tally, described(layer), layer, seen[0], solution.value, solution)
     for converged, finite in zip(
         solution.converged.tolist(), torch.isfinite(solution.residual).tolist(), strict=True
     ):
         status = "converged" if converged else "not converged" if finite else "never finite"
         statistics.statuses[status] += 1
     statistics.steps += solution.steps[solution.converged].tolist()
+
+
+def described(layer: Equilibrium) -> str:
+    problem = layer.problem
+    parts = (problem.similarity, problem.W, problem.penalty, layer.solver)
+    words = " ".join(" ".join(str(part).split()) for part in parts)
+    return f"{words} tol={layer.tol:g} {problem.W.raw_weight.dtype}"
 
 
 def row(name: str, statistics: Statistics) -> Row:

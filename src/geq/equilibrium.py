@@ -169,6 +169,9 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
             solver, max_steps, on_failure = Picard(), 1, "ignore"
         elif features is not None:
             tol = tol * features.tolerance_factor
+        elif isinstance(solver, (ProximalGradient, FISTA)):
+            # ‖T(z) − z‖ is at most max(1, η) times the residual that a step of η measures.
+            tol = tol / max(1.0, solver.step_size)
         solution = fixed_point(
             features or fn,
             self._start(fn, features, z0),  # not kept here, so that the solve can let go of it

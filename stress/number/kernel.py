@@ -16,7 +16,7 @@ def run(short: bool, seed: int) -> Iterator[Row]:
     generator = torch.Generator().manual_seed(seed)
     if patch_kernel.load() is None:
         return  # without a compiler the formula serves, and there is nothing to compare
-    yield twins(1 if short else 20, generator)
+    yield twins(1 if short else 5, generator)
 
 
 def twins(rounds: int, generator: torch.Generator) -> Row:

@@ -153,7 +153,7 @@ def prox(penalty: Penalty, s: Tensor) -> Tensor:
         case LeakyPenalty():
             return torch.where(s > 0, s, penalty.negative_slope * s)
         case TanhPenalty():
-            return 1 - 2 / (torch.exp(2 * s) + 1)
+            return torch.expm1(2 * s.clamp(-300, 300)) / (torch.expm1(2 * s.clamp(-300, 300)) + 2)
     return penalty.prox(s)
 
 

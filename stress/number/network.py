@@ -15,7 +15,7 @@ from stress.number.verdict import Tally, Verdict, contexts_of, judge
 from stress.part import Row
 
 NETWORKS = ("geq_tiny", "kerdeq_tiny", "opteq_tiny", "mopteq_tiny", "deep_opteq_tiny")
-LARGER = ("geq_small", "opteq_small", "deep_opteq_small")
+LARGER = ("geq_small", "opteq_small")
 
 
 def run(short: bool, seed: int) -> Iterator[Row]:

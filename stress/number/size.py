@@ -17,7 +17,7 @@ def run(short: bool, seed: int) -> Iterator[Row]:
     yield magnitude(range(-30, 31, 10) if short else range(-30, 31, 2), generator)
     yield unusual(generator)
     yield not_finite(generator)
-    yield batches((1, 64, 2_000) if short else (1, 64, 2_000, 50_000), generator)
+    yield batches((1, 64) if short else (1, 64, 2_000, 20_000), generator)
     yield half_precision(generator)
 
 
@@ -80,7 +80,10 @@ def unusual(generator: torch.Generator) -> Row:
             if not fits(name, solver):
                 continue
             for dtype in DTYPES:
-                for what, x in odd_inputs(name, dtype, generator).items():
+                inputs = odd_inputs(name, dtype, generator)
+                together = [x for x in inputs.values() if x.shape == inputs["zero"].shape]
+                inputs = {what: x for what, x in inputs.items() if x.shape != together[0].shape}
+                for what, x in {"all in a batch": torch.cat(together), **inputs}.items():
                     layer = build(name, solver).to(dtype)
                     solve(tally, f"{name}, {solver_name}, {dtype}, {what}", layer, x)
     return tally.row()
@@ -128,10 +131,14 @@ def batches(sizes: tuple[int, ...], generator: torch.Generator) -> Row:
             x = sample(name, size, generator, side).float()
             if size <= 64:
                 solve(tally, f"{name}, batch of {size}", layer, x)
-            with torch.no_grad():
-                together, alone = layer(x)[-1:], layer(x[-1:])
-            far = float((together - alone).norm() / alone.norm().clamp_min(1e-30))
-            tally.must(f"{name}, last of {size}", far <= 10 * layer.tol, f"differs by {far:.1e}")
+            layer.on_failure = "ignore"
+            among, alone = layer.solve(x), layer.solve(x[-1:])
+            assert isinstance(among.value, Tensor)
+            assert isinstance(alone.value, Tensor)
+            same = bool(among.converged[-1]) == bool(alone.converged[0])
+            far = float((among.value[-1:] - alone.value).norm() / alone.value.norm().clamp_min(1e-30))
+            same = same and (far <= 10 * layer.tol or not bool(alone.converged[0]))
+            tally.must(f"{name}, last of {size}", same, f"differs by {far:.1e}")
     return tally.row()
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from geq.equilibrium import Equilibrium
 from geq.error import ConvergenceWarning, GeqError
-from geq.solver import Solution
+from geq.solver import FISTA, ProximalGradient, Solution
 from stress.number.literal import LiteralMap, norm
 from stress.part import Row
 
@@ -110,7 +110,10 @@ def judge(tally: Tally, case: str, layer: Equilibrium, context: Any, z: Tensor, 
     # Rounding to half precision afterwards is the caller's choice, and as good as that precision.
     working = torch.promote_types(z.dtype, torch.float32)
     coarse = torch.finfo(z.dtype).eps * image if z.dtype != working else 0.0
-    limit = allowed(layer.tol, image, scale, working, size) + coarse
+    # A descent measures relative to its own image, which is as far from T(z) as the residual is large.
+    descends = isinstance(layer.solver, (ProximalGradient, FISTA))
+    tol = layer.tol * (1 + 2 * layer.tol) if descends else layer.tol
+    limit = allowed(tol, image, scale, working, size) + coarse
     for sample, claimed in enumerate(solution.converged.tolist()):
         if not claimed:
             tally.add(case, Verdict.SAID, solution.status.name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+import geq
 import problems
 from geq.error import OptionError
 from geq.solver import FISTA, Anderson, Picard, ProximalGradient, fixed_point
@@ -87,3 +88,16 @@ def test_energy_and_map_have_the_same_minimiser() -> None:
     accelerated = fixed_point(problem.fn, problem.start, Anderson(), tol=1e-12, max_steps=300)
     descended = fixed_point(problem.fn, problem.start, FISTA(), tol=1e-12, max_steps=300)
     torch.testing.assert_close(accelerated.value, descended.value, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("solver", [ProximalGradient(step_size=1e-9), FISTA(step_size=1e-9)], ids=str)
+def test_a_step_that_is_lost_in_rounding_is_refused(solver: ProximalGradient | FISTA) -> None:
+    """z + 1e-9·(…) is z in single precision, wherever z is: a residual of zero that means nothing."""
+    torch.manual_seed(0)
+    layer = geq.OptEqLinear(3, 8, solver=solver, tol=1e-4).eval()
+    with pytest.raises(OptionError, match=r"step_size·tol must be at least 4\.8e-07"):
+        layer.solve(torch.randn(2, 3), torch.rand(2, 8))
+    layer = layer.double()
+    layer.on_failure = "ignore"
+    exact = layer.solve(torch.randn(2, 3).double(), torch.rand(2, 8).double())
+    assert not bool(exact.converged.any())

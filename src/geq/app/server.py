@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import socket
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from geq.app.picture import LARGEST_FILE
 from geq.app.session import Session
@@ -14,6 +15,8 @@ from geq.error import GeqError, OptionError
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
 """Hosts that only programs of this machine reach."""
+ARENA_MAX = -8
+"""``M_ARENA_MAX`` of glibc's malloc.h."""
 
 
 def checked_port(host: str, port: int) -> int:
@@ -40,11 +43,22 @@ def checked_port(host: str, port: int) -> int:
         return int(probe.getsockname()[1])
 
 
+def share_memory_among_threads() -> None:
+    """Tell glibc to keep one pool of memory instead of one for every few threads; elsewhere nothing happens.
+
+    Each answer is given by another thread of gradio's. With a pool each they hold on to what the largest
+    answer took, so that a server under load grows for as long as it runs.
+    """
+    with suppress(AttributeError, OSError, TypeError):  # no glibc
+        ctypes.CDLL(None).mallopt(ARENA_MAX, 1)
+
+
 @contextmanager
 def served(
     session: Session, first: str, second: str | None, host: str, port: int, browser: bool = False
 ) -> Iterator[str]:
     """The page while inside; gives its address. Uploaded files are gone afterwards."""
+    share_memory_among_threads()
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # read when gradio is loaded and later: nothing is sent
     with tempfile.TemporaryDirectory(prefix="geq-demo-") as folder, environment("GRADIO_TEMP_DIR", folder):
         from geq.app.page import build_page, style, theme

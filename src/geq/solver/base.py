@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -24,6 +25,9 @@ class Solver(Generic[Memory], metaclass=CheckedOptions):
     def prepare(self, fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """The map whose fixed point is iterated for; by default ``fn`` itself."""
         return fn
+
+    def check_tolerance(self, tol: float, dtype: torch.dtype) -> None:
+        """Refuse a tolerance to which this solver cannot measure residuals in that precision."""
 
     def init(self, z: Float[Tensor, "batch size"]) -> Memory:
         """The memory before the first step from ``z``."""

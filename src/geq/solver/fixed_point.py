@@ -79,6 +79,7 @@ def fixed_point(
     if on_failure not in ON_FAILURE:
         raise unknown_name("value of on_failure", on_failure, ON_FAILURE)
     check_start(z0)
+    solver.check_tolerance(tol, parts_of(z0)[0].dtype)
     fn = solver.prepare(fn)
     if parts_of(z0)[0].shape[0] == 0:
         return _empty(z0, trace)

@@ -32,6 +32,16 @@ class _Descent(Solver[Memory]):
                 f"{type(self).__name__}: step_size must be finite and above 0: got {self.step_size!r}"
             )
 
+    def check_tolerance(self, tol: float, dtype: torch.dtype) -> None:
+        # (M(z) − z)/η is known to a rounding of z divided by η: a step that is lost in z is no residual.
+        least = 4 * torch.finfo(dtype).eps
+        if self.step_size * tol < least:
+            raise OptionError(
+                f"{type(self).__name__}: step_size·tol must be at least {least:.1e} in {dtype}, or steps are "
+                f"lost in rounding and pass for convergence: got {self.step_size:g}·{tol:g}; take a larger "
+                "step, a larger tolerance, or double precision"
+            )
+
     def prepare(self, fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
         with_step = getattr(fn, "with_step", None)
         if with_step is None:

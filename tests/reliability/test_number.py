@@ -1,0 +1,76 @@
+"""Small instances of the numerical stress, and that it would notice a lie."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from stress.number import edited, kernel, size, start, window
+from stress.number.layer import LAYERS, build, sample
+from stress.number.verdict import Tally, Verdict, contexts_of, judge
+
+from geq.problem import patch_kernel
+
+
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(3)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_right_answers_are_found_right_and_wrong_ones_wrong(name: str) -> None:
+    layer, x = build(name), sample(name, 3, generator()).float()
+    layer.on_failure = "ignore"
+    with contexts_of(layer) as seen:
+        solution = layer.solve(x)
+    honest, dishonest = Tally("honest"), Tally("dishonest")
+    assert isinstance(solution.value, torch.Tensor)
+    judge(honest, name, layer, seen[0], solution.value, solution)
+    assert not honest.wrong
+    assert honest.row().held
+    claimed = replace(solution, converged=torch.ones_like(solution.converged))
+    judge(dishonest, name, layer, seen[0], solution.value + 0.1, claimed)
+    assert dishonest.verdicts[Verdict.SILENT] == 3
+    assert not dishonest.row().held
+
+
+@pytest.mark.parametrize(
+    "family",
+    [
+        lambda: size.not_finite(generator()),
+        lambda: size.batches((1, 16), generator()),
+        lambda: edited.fixed_gamma(range(-30, 31, 30), generator()),
+        lambda: edited.poisoned(generator()),
+    ],
+    ids=["not finite", "batches", "gamma", "running scale"],
+)
+def test_nothing_wrong_in_silence(family: Any) -> None:
+    row = family()
+    assert row.held, row.detail["wrong"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "family",
+    [
+        lambda: size.magnitude(range(-30, 31, 20), generator()),
+        lambda: start.starts((1e-9, 0.1), (1e-30, 1.0), generator()),
+        lambda: edited.bounded(1, generator()),
+        lambda: window.hard_maps((2,), 1, torch.float32, generator()),
+        lambda: window.windows(1, generator()),
+    ],
+    ids=["sizes", "starts", "norm bound", "maps", "windows"],
+)
+def test_nothing_wrong_in_silence_either(family: Any) -> None:
+    row = family()
+    assert row.held, row.detail["wrong"]
+
+
+def test_compiled_kernel_is_compared() -> None:
+    tally = Tally("kernel")
+    if patch_kernel.load() is None:
+        pytest.skip("no C compiler on this machine")
+    kernel.compare(tally, "usual", torch.float32, 1.0, 0.5, torch.channels_last, generator())
+    assert tally.row().held
+    assert not kernel.alike(torch.ones(3), torch.ones(3) + 1e-2, 0.0)
