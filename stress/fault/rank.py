@@ -50,7 +50,7 @@ def attack(scale: Scale) -> Iterator[Row]:
         "one of two processes (DDP) killed",
         tried,
         survived,
-        f"the other said so and ended within {max(waited, default=0):.0f} s; the run resumed to the same bits",
+        f"the other said so and ended within {max(waited, default=0):.0f} s; the run resumed bit by bit",
         {"seconds_until_the_other_ended": waited, "problems": problems[:5]},
     )
 

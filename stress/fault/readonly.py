@@ -48,7 +48,7 @@ def attack(scale: Scale) -> Iterator[Row]:
         "resume of a finished run": geq("train", "--resume", whole, "--quiet"),
     }
     if scale.short:
-        refused = {name: refused[name] for name in ("train", "resume", "report")}
+        refused = {name: refused[name] for name in ("train", "resume", "report", "pack")}
         works = {name: works[name] for name in ("runs",)}
     problems: list[str] = []
     before = listing(place)

@@ -11,7 +11,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -173,18 +173,22 @@ def test_each_process_goes_on_with_its_own(tmp_path: Path) -> None:
     assert loaded.of_process(2) is loaded  # one that did not exist when it was saved
 
 
+def write(path: Path, values: dict[str, Any]) -> None:
+    """As a checkpoint is written, whatever it holds."""
+    buffer = io.BytesIO()
+    torch.save({"format": 1, **values}, buffer)
+    content = buffer.getvalue()
+    path.write_bytes(content + hashlib.sha256(content).digest())
+
+
 @pytest.mark.parametrize("others", [[1], [{"measures": {}}], {"measures": {}}])
 def test_others_of_another_type_are_refused(others: Any, tmp_path: Path) -> None:
-    replace(example(), others=others).save(tmp_path / "last.ckpt")
+    write(tmp_path / "last.ckpt", {**vars(example()), "others": others})
     with pytest.raises(CheckpointError, match="others"):
         Checkpoint.load(tmp_path / "last.ckpt")
 
 
 def test_files_of_earlier_versions_have_no_others(tmp_path: Path) -> None:
-    buffer = io.BytesIO()
-    values = {field.name: getattr(example(), field.name) for field in fields(Checkpoint)}
-    del values["others"]
-    torch.save({"format": 1, **values}, buffer)
-    content = buffer.getvalue()
-    (tmp_path / "last.ckpt").write_bytes(content + hashlib.sha256(content).digest())
+    values = vars(example())
+    write(tmp_path / "last.ckpt", {name: value for name, value in values.items() if name != "others"})
     assert Checkpoint.load(tmp_path / "last.ckpt").others == []

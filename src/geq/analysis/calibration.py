@@ -20,6 +20,7 @@ from geq.analysis.reliability import Reliability, divergence_from_uniform, summa
 from geq.analysis.result import Result, Table, shown
 from geq.analysis.subject import Subject
 from geq.data.dataset import Dataset
+from geq.durable import explained_write_errors
 from geq.error import InputError
 
 COMBINED = "confidence + "
@@ -53,7 +54,8 @@ def analyse(subject: Subject) -> Result:
         },
     }
     folder = subject.folder.path / "analysis"
-    draw(folder, subject, inside, strange, scores, values)
+    with explained_write_errors(folder, "The result was not kept."):
+        draw(folder, subject, inside, strange, scores, values)
     tables = [quality_table(known, settings.bins), kl_table(known, values)]
     tables += [auroc_table(name, found) for name, found in values["ood"].items()]
     return Result(values, tables, notes(subject, inside, values))

@@ -33,6 +33,7 @@ from geq.data.corruption.registry import ALL_GROUPS, known_names
 from geq.data.dataset import Dataset, Labelled, Split, Statistics
 from geq.data.option import DatasetOptions
 from geq.data.protocol import first_classes, stratified
+from geq.durable import explained_write_errors
 from geq.error import DataError, InputError, unknown_name
 from geq.training.evaluation import evaluate
 from geq.training.ingredient import decoded
@@ -219,12 +220,13 @@ def analyse(subject: Subject) -> Result:
         found[name] = sweep(other)
         reference = name if path == settings.reference else reference
     folder = subject.folder.path / "analysis"
-    folder.mkdir(parents=True, exist_ok=True)
-    draw_corruptions(
-        {name: (one.clean, {c: one.error(c) for c in one.errors}) for name, one in found.items()},
-        folder / "corruption.png",
-        f"{subject.options.data}: accuracy under corruption, mean of 5 severities",
-    )
+    with explained_write_errors(folder, "What was measured is kept."):
+        folder.mkdir(parents=True, exist_ok=True)
+        draw_corruptions(
+            {name: (one.clean, {c: one.error(c) for c in one.errors}) for name, one in found.items()},
+            folder / "corruption.png",
+            f"{subject.options.data}: accuracy under corruption, mean of 5 severities",
+        )
     mine = found[subject.folder.name]
     against = None if reference is None else found[reference]
     values = {"runs": {name: figures(one, against) for name, one in found.items()}, "reference": reference}
