@@ -78,6 +78,7 @@ def edited(rounds: int, generator: torch.Generator) -> Row:
                 for dtype in DTYPES:
                     for training in (False, True):
                         layer = build(name).to(dtype).train(training)
+                        layer.on_failure = "ignore"
                         layer(x.to(dtype))
                         for operator in feedbacks(layer):
                             operator.raw_weight.data.copy_(edit(operator.raw_weight.data, generator))

@@ -97,6 +97,7 @@ def not_finite(generator: torch.Generator) -> Row:
             for training in (False, True):
                 layer = build(name).train(training)
                 x = sample(name, 3, generator).float()
+                layer.on_failure = "ignore"  # the polynomial kernel has not always an equilibrium
                 start = layer.solve(x).value
                 assert isinstance(start, Tensor)
                 poisoned = x.clone()

@@ -125,13 +125,13 @@ class OperatorNorm(NormRule):
             with torch.no_grad():
                 largest = float(precise.abs().max())
             if largest == 0 or ORDINARY[0] <= largest <= ORDINARY[1]:
-                sigma = self.measured(precise, apply, adjoint, shape)
+                sigma = self._measured(precise, apply, adjoint, shape)
             else:  # the squares leave the range of the numbers, and with them went the bound
-                sigma = largest * self.measured(precise / largest, apply, adjoint, shape)
+                sigma = largest * self._measured(precise / largest, apply, adjoint, shape)
         # A product: the backward of a division keeps four more tensors of the weight's size.
         return weight * self.factor(sigma).to(weight.dtype)
 
-    def measured(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Tensor:
+    def _measured(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Tensor:
         """σ by power iteration."""
         # Not in inference mode: what is kept must serve a later solve that records gradients.
         with torch.inference_mode(False), torch.no_grad():
@@ -146,7 +146,7 @@ class OperatorNorm(NormRule):
         start = self.start(weight, shape)
         tol = 1e-13 if weight.dtype == torch.float64 else 1e-5
         if self.training:
-            followed = not self.jumped(weight) and tuple(self.direction.shape) == shape
+            followed = not self._jumped(weight) and tuple(self.direction.shape) == shape
             steps = 1 if followed else self.MOST_STEPS
             # A new tensor, never an in-place change: an earlier solve's graph may still refer to the old one.
             self.direction = top_direction(weight, apply, adjoint, start, steps, tol)
@@ -159,7 +159,7 @@ class OperatorNorm(NormRule):
             self._settled = kept = (weight.clone(), start.clone(), found)
         return kept[2]
 
-    def jumped(self, weight: Tensor) -> bool:
+    def _jumped(self, weight: Tensor) -> bool:
         """Whether the weight is another one than at the last training solve, and not the next one."""
         before, self._followed = self._followed, weight.clone()
         if before is None or before.shape != weight.shape or before.device != weight.device:
