@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from geq.data.corruption import SEVERITIES, corrupt, corruption_names
 from geq.data.corruption.blur import disk, enlarge, motion_kernel
 from geq.data.corruption.frost import TEXTURES, texture
-from geq.data.corruption.registry import _corruptions
+from geq.data.corruption.registry import FAULTS, _corruptions
 from geq.data.corruption.weather import plasma
 from geq.data.registry import load_dataset
 from geq.error import InputError, OptionError
@@ -48,7 +48,8 @@ def pictures(count: int = 4, height: int = 32, width: int = 32, colours: int = 3
 
 def test_there_are_19_and_each_has_five_strengths() -> None:
     assert len(corruption_names()) == len(set(corruption_names())) == 19
-    assert set(_corruptions()) == set(corruption_names()) == set(STRENGTH)
+    assert set(_corruptions()) == {*corruption_names(), *FAULTS}
+    assert set(corruption_names()) == set(STRENGTH)
     assert all(len(corruption.strengths) == 5 for corruption in _corruptions().values())
 
 

@@ -31,6 +31,7 @@ PURPOSES: dict[str, str] = {
     "tune": "geq tune: searching settings",
     "hub": "datasets of Hugging Face",
     "cluster": "geq reproduce --launcher ray",
+    "stress": "make stress",
     "dev": "tests and checks of this package",
 }
 """Extra -> what it is for."""

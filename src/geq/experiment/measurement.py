@@ -4,7 +4,7 @@ folder where ``geq analyze`` would.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -89,7 +89,7 @@ class Corruption:
     """
 
     limit: int | None = None
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...] = field(default=(), metadata={"added_later": True})
 
     def measure(self, folder: RunFolder) -> Metrics:
         settings = Settings(limit=self.limit, corruptions=self.names)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -159,20 +159,23 @@ def trained_by(options: TrainOptions) -> dict[str, Any]:
     """All that a training depends on: the options, and what the name of the network stands for."""
     mapping = options.as_mapping()
     config = model_spec(options.model).config
-    network = {
-        item.name: getattr(config, item.name)
-        for item in fields(config)
-        # A field that did not exist before changes nothing while it has its default.
-        if not (item.metadata.get("added_later") and getattr(config, item.name) == item.default)
-    }
     return {
         "options": {name: value for name, value in mapping.items() if name not in CIRCUMSTANCES},
-        "network": network,
+        "network": told(config),
+    }
+
+
+def told(settings: Any) -> dict[str, Any]:
+    """The fields of a dataclass; one that did not exist before changes nothing while it has its default."""
+    return {
+        item.name: getattr(settings, item.name)
+        for item in fields(settings)
+        if not (item.metadata.get("added_later") and getattr(settings, item.name) == item.default)
     }
 
 
 def described(measurement: Measurement) -> dict[str, Any]:
-    return {"measurement": type(measurement).__name__, **asdict(measurement)}  # type: ignore[call-overload]
+    return {"measurement": type(measurement).__name__, **told(measurement)}
 
 
 def digest(values: Mapping[str, Any]) -> str:

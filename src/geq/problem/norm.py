@@ -78,6 +78,15 @@ def top_direction(
     return direction
 
 
+def ordinary_unit(weight: Tensor) -> Tensor:
+    """1, or the largest entry of a weight whose squares would leave the range of the numbers, and with them the
+    bound.
+    """
+    largest = weight.abs().amax()
+    ordinary = (largest == 0) | ((largest >= ORDINARY[0]) & (largest <= ORDINARY[1]))
+    return torch.where(ordinary, 1.0, largest)
+
+
 def same(one: Tensor, other: Tensor) -> bool:
     return one.dtype == other.dtype and one.device == other.device and torch.equal(one, other)
 
@@ -122,12 +131,8 @@ class OperatorNorm(NormRule):
         if weight.dim() == 2 and min(weight.shape) <= SMALL_MATRIX:
             sigma = torch.linalg.matrix_norm(precise, 2)
         else:
-            with torch.no_grad():
-                largest = float(precise.abs().max())
-            if largest == 0 or ORDINARY[0] <= largest <= ORDINARY[1]:
-                sigma = self._measured(precise, apply, adjoint, shape)
-            else:  # the squares leave the range of the numbers, and with them went the bound
-                sigma = largest * self._measured(precise / largest, apply, adjoint, shape)
+            unit = ordinary_unit(precise.detach())
+            sigma = unit * self._measured(precise / unit, apply, adjoint, shape)
         # A product: the backward of a division keeps four more tensors of the weight's size.
         return weight * self.factor(sigma).to(weight.dtype)
 
