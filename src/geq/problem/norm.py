@@ -79,7 +79,7 @@ def top_direction(
 
 
 def ordinary_unit(weight: Tensor) -> Tensor:
-    """1, or the largest entry of a weight whose squares would leave the range of the numbers, with the bound."""
+    """1, or the largest entry of a weight whose squares would overflow or vanish, and the bound with them."""
     largest = weight.abs().amax()
     ordinary = (largest == 0) | ((largest >= ORDINARY[0]) & (largest <= ORDINARY[1]))
     return torch.where(ordinary, 1.0, largest)
