@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor
@@ -21,11 +21,11 @@ def run(short: bool, seed: int) -> Iterator[Row]:
     yield half_precision(generator)
 
 
-def magnitude(decades: range, generator: torch.Generator) -> Row:
+def magnitude(decades: range, generator: torch.Generator, names: Iterable[str] = LAYERS) -> Row:
     """All sizes in one batch; without biases the state is as small or large as the input."""
     tally = Tally(f"inputs of 1e{decades[0]} to 1e{decades[-1]}, every layer and solver, two precisions")
     sizes = torch.tensor([10.0**decade for decade in decades], dtype=torch.float64)
-    for name in LAYERS:
+    for name in names:
         x = sample(name, len(sizes), generator)
         x = x * sizes.view(-1, *[1] * (x.dim() - 1))
         for solver_name, solver in SOLVERS.items():

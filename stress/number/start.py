@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -21,10 +21,15 @@ def run(short: bool, seed: int) -> Iterator[Row]:
     yield starts(STEPS[1::3] if short else STEPS, SIZES[::2] if short else SIZES, generator)
 
 
-def starts(steps: tuple[float, ...], sizes: tuple[float, ...], generator: torch.Generator) -> Row:
+def starts(
+    steps: tuple[float, ...],
+    sizes: tuple[float, ...],
+    generator: torch.Generator,
+    names: Iterable[str] = LAYERS,
+) -> Row:
     """A step that is lost in rounding, or a state that is, must not pass for a fixed point."""
     tally = Tally("starts from 1e-30 to 1e30, steps from 1e-12 to 10")
-    for name in LAYERS:
+    for name in names:
         for step in steps:
             solvers: list[Solver[Any]] = [ProximalGradient(step), FISTA(step)]
             if step <= 1:
