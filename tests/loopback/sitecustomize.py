@@ -63,9 +63,17 @@ def checked_sendto(sock: socket.socket, data: Any, *rest: Any) -> int:
     return sendto(sock, data, *rest)
 
 
+def is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name.split("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
 def checked_getaddrinfo(host: Any, *rest: Any, **more: Any) -> Any:
     name = host.decode() if isinstance(host, bytes) else host
-    if name not in NAMES and not own(str(name)):
+    if name not in NAMES and not is_address(str(name)):  # only a name is asked for in the network
         refuse(str(name))
     return getaddrinfo(host, *rest, **more)
 
