@@ -19,7 +19,7 @@ import psutil
 from stress.part import Row
 
 SHORT = ["--preset", "quick", "--epochs", "12", "--threads", "1", "--picture", "false"]
-LONG = ["--preset", "ship/geq_cifar10", "--epochs", "30", "--threads", "1", "--picture", "false"]
+LONG = ["--preset", "ship/geq_cifar10", "--threads", "1", "--picture", "false"]
 LIMIT = 20.0
 """MB per hour that may be noise: the allocator's, and of pages that the evaluation touches late."""
 

@@ -21,7 +21,7 @@ def test_growing_memory_is_noticed() -> None:
     assert not flatness(Memory(seconds, [600.0 + second for second in seconds])).held
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_visitors_and_malformed_requests() -> None:
     pytest.importorskip("gradio")
     from pathlib import Path
