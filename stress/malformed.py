@@ -150,7 +150,9 @@ class Malformed:
             f"{API}/monitoring",
             f"{API}/vibe-code",
         ]
-        return {f"file: {way}": partial(self.raw_get, way) for way in ways}
+        place = str(self.secret.parent), quote(str(self.secret.parent), safe="")
+        shown = [way.replace(place[0], "FOLDER").replace(place[1], "FOLDER") for way in ways]
+        return {f"file: {name}": partial(self.raw_get, way) for name, way in zip(shown, ways, strict=True)}
 
     async def raw_get(self, way: str) -> bytes:
         """Sent as it is: a client would tidy the path first."""
