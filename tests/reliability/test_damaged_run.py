@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from geq.data.dataset import Statistics
-from geq.data.loader import BatchLoader
+from geq.data.loader import BatchLoader, WorkerDeath
 from geq.data.transform.pixel import Normalize
 from geq.error import CheckpointError, DataError
 from geq.training.callback.clock import Clock
@@ -24,6 +24,10 @@ from geq.training.company import Company, ProcessLost, explained_deaths
 from geq.training.fit import Outcome, resume, train
 from geq.training.option import TrainOptions
 from geq.training.run import CONFIG, LOG, RunFolder
+from geq.training.task import ClassificationTask
+
+TOLD = "DataLoader worker (pid 12345) is killed by signal: Killed. "
+"""The words of torch."""
 
 
 def options(tmp_path: Path, **changes: Any) -> TrainOptions:
@@ -202,11 +206,31 @@ def test_torch_tells_of_a_dead_worker_anywhere(tmp_path: Path, monkeypatch: pyte
     """Its handler of signals raises in the middle of whatever is being done."""
 
     def act(self: Clock, *rest: Any) -> None:
-        raise RuntimeError("DataLoader worker (pid 12345) is killed by signal: Killed. ")
+        raise RuntimeError(TOLD)
 
     monkeypatch.setattr(Clock, "on_train_batch_end", act)
     with pytest.raises(ProcessLost, match=r"has died .*The last checkpoint is whole.*--resume"):
         train(options(tmp_path))
+
+
+@pytest.mark.parametrize("problem", [WorkerDeath("a process has died."), RuntimeError(TOLD)])
+def test_whoever_tells_of_the_death_says_how_to_continue(problem: Exception) -> None:
+    with pytest.raises(ProcessLost, match=r"died.* Continue\.$"), explained_deaths("Continue."):
+        raise problem
+
+
+def test_a_worker_that_dies_in_the_last_evaluation_is_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def act(*arguments: Any) -> None:
+        raise RuntimeError(TOLD)
+
+    options_of_it = options(tmp_path, epochs=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(ClassificationTask, "evaluate", act)
+        with pytest.raises(ProcessLost, match="--resume"):
+            train(options_of_it)
+    assert finished(resume(RunFolder.find("run", options_of_it.runs))).final["test_accuracy"] > 0
 
 
 def test_other_errors_are_not_explained_away() -> None:

@@ -70,6 +70,10 @@ class _Returned(data.Dataset["Batch | GeqError"]):
             return error
 
 
+class WorkerDeath(DataError):
+    """A process that makes batches is no more."""
+
+
 def _received(results: Iterator[Batch | GeqError]) -> Iterator[Batch]:
     try:
         for result in results:
@@ -79,14 +83,14 @@ def _received(results: Iterator[Batch | GeqError]) -> Iterator[Batch]:
     except (RuntimeError, ConnectionError, EOFError) as problem:
         death = worker_death(problem)
         if death is None and not isinstance(problem, RuntimeError) and not str(problem).startswith("Caught"):
-            death = _news()  # the connection broke first
+            death = _news() or _sentence(str(problem))  # the connection broke first
         if death is None:
             raise
-        raise DataError(death) from problem
+        raise WorkerDeath(death) from problem
 
 
 def _news() -> str | None:
-    """Wait for the signal that a worker has died, upon which torch raises its error here."""
+    """Wait for the signal that a worker has died: torch raises its error then, once, and better here."""
     try:
         time.sleep(NEWS)
     except RuntimeError as told:
@@ -98,9 +102,13 @@ def worker_death(problem: BaseException) -> str | None:
     """A sentence on what happened, if ``problem`` is how torch tells that a worker has died."""
     if not (isinstance(problem, RuntimeError) and str(problem).startswith("DataLoader worker (pid")):
         return None
+    return _sentence(str(problem))
+
+
+def _sentence(reason: str) -> str:
     return (
-        f"a process that makes batches has died ({str(problem).strip().rstrip('.')}), perhaps killed by the "
-        "system for want of memory: take fewer --workers, or 0."
+        f"a process that makes batches has died ({reason.strip().rstrip('.')}), perhaps killed by the system "
+        "for want of memory: take fewer --workers, or 0."
     )
 
 

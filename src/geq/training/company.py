@@ -20,7 +20,7 @@ from contextlib import contextmanager
 import torch.distributed
 from lightning.pytorch import Callback, Trainer
 
-from geq.data.loader import worker_death
+from geq.data.loader import WorkerDeath, worker_death
 from geq.error import GeqError
 from geq.training.task import Task
 
@@ -42,6 +42,8 @@ def explained_deaths(consequence: str) -> Iterator[None]:
     """Turn the death of a process into an error that says what is safe."""
     try:
         yield
+    except WorkerDeath as problem:
+        raise ProcessLost(f"{problem} {consequence}") from problem
     except GeqError:
         raise
     except RuntimeError as problem:

@@ -78,7 +78,8 @@ def train(options: TrainOptions, console: Console | None = None) -> Outcome | No
     )  # a network that does not fit the data is an error before anything is written
     with limited_threads(options, model):
         if not is_first():
-            _fit(None, options, model, data, None, console)
+            with explained_deaths(_safe(None)):
+                _fit(None, options, model, data, None, console)
             return None
         folder = RunFolder.create(options)
         with folder.locked(), explained_write_errors(folder.path, "Nothing was trained."):
@@ -105,7 +106,8 @@ def resume(folder: RunFolder, console: Console | None = None) -> Outcome | None:
         model.load_state_dict(checkpoint.model)
     with limited_threads(options, model):
         if not is_first():
-            _fit(None, options, model, data, checkpoint, console)
+            with explained_deaths(_safe(None)):
+                _fit(None, options, model, data, checkpoint, console)
             return None
         changed = differences(folder.environment(), describe_environment(options.seed))
         if changed:
@@ -161,7 +163,8 @@ def _complete(
     checkpoint: Checkpoint | None,
     console: Console | None,
 ) -> Outcome:
-    with folder.locked(), explained_write_errors(folder.path, _safe(folder)):
+    safe = _safe(folder)
+    with folder.locked(), explained_write_errors(folder.path, safe), explained_deaths(safe):
         folder.clean()
         history = _fit(folder, options, model, data, checkpoint, console)
         if (
@@ -230,8 +233,7 @@ def _fit(
             monitored = evaluation_loader(
                 data.monitored, workers=options.workers, rank=rank, world_size=options.world_size
             )
-            with explained_deaths(_safe(folder)):
-                trainer.fit(task, val_dataloaders=monitored)
+            trainer.fit(task, val_dataloaders=monitored)
     if task.average is not None:
         task.average.swap(model)
     model.cpu()
