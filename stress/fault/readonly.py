@@ -24,7 +24,7 @@ def attack(scale: Scale) -> Iterator[Row]:
     done(geq("train", *given, "--name=whole", "--quiet"), folder / "log.txt")
     Child(geq("train", *given, "--name=part", "--quiet"), folder / "log.txt").kill_after(0.3)
     if not (place / "part" / "config.yaml").exists():  # killed before it was anything: then this is resumed
-        shutil.copytree(place / "whole", place / "part")
+        shutil.copytree(place / "whole", place / "part", dirs_exist_ok=True)
         (place / "part" / "log.jsonl").unlink()
     corruption.cifar10(folder, scale.seed)
     (place / "results").mkdir()
