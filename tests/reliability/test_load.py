@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from stress.load import Memory, flatness, latency
-from stress.visitor import Answers
+from stress.visitor import Answers, Visitor, browser, open_page
 
 
 def test_rows_say_what_failed() -> None:
@@ -21,7 +23,18 @@ def test_growing_memory_is_noticed() -> None:
     assert not flatness(Memory(seconds, [600.0 + second for second in seconds])).held
 
 
-@pytest.mark.nightly
+async def late_and_from_elsewhere(address: str) -> None:
+    """A step that was there before the last answer, and an address in the place of a file."""
+    async with browser(address) as client:
+        visitor = Visitor(client, await open_page(client))
+        shown = await visitor.ask(*visitor.page.disturbed(0, 0, "none", 5000))
+        assert "data-step=" in str(shown)
+        file = {"path": "http://localhost/x.png", "meta": {"_type": "gradio.FileData"}}
+        with pytest.raises(RuntimeError, match="must be a file that is uploaded"):
+            await visitor.ask(visitor.page.take, [file, visitor.page.model])
+
+
+@pytest.mark.slow
 def test_visitors_and_malformed_requests() -> None:
     pytest.importorskip("gradio")
     from pathlib import Path
@@ -31,6 +44,7 @@ def test_visitors_and_malformed_requests() -> None:
     from stress.visitor import demo
 
     with TemporaryDirectory() as name, demo(Path(name)) as server:
+        asyncio.run(late_and_from_elsewhere(server.address))
         rows = list(attacked(server, Path(name), people=3, seconds=4.0, seed=0))
     assert len(rows) == 4
     for row in rows:

@@ -205,6 +205,9 @@ def connect(session: Session, controls: Controls, panels: tuple[PanelParts, Pane
         "concurrency_limit": 1,  # of all visitors together: each answer takes all of a processor
         "concurrency_id": "network",
     }
+    # What is asked may be older than the last answer, and lie outside of the choices that came with it (fewer
+    # steps, fewer branches). gradio would refuse it; the session takes the nearest, and checks the rest.
+    asking = {**quiet, "preprocess": False}
     asked = [controls.picture, *controls.distortion, *panels[0].choices, *panels[1].choices]
     shown = [*panels[0].outputs, *panels[1].outputs]
 
@@ -237,22 +240,22 @@ def connect(session: Session, controls: Controls, panels: tuple[PanelParts, Pane
 
     first = panels[0].model
     controls.gallery.select(choose, [first], [controls.picture, controls.message], **quiet).then(
-        refresh, asked, shown, **quiet
+        refresh, asked, shown, **asking
     )
     controls.file.upload(
         take, [controls.file, first], [controls.picture, controls.message, controls.file], **quiet
-    ).then(refresh, asked, shown, **quiet)
+    ).then(refresh, asked, shown, **asking)
     first.input(
         change, [first, controls.picture], [controls.picture, controls.gallery, controls.message], **quiet
-    ).then(refresh, asked, shown, **quiet)
-    controls.reset.click(clear, None, controls.distortion, **quiet).then(refresh, asked, shown, **quiet)
+    ).then(refresh, asked, shown, **asking)
+    controls.reset.click(clear, None, controls.distortion, **quiet).then(refresh, asked, shown, **asking)
     moved = [control.input for control in (*controls.distortion, panels[1].model)]
-    gr.on(moved, refresh, asked, shown, trigger_mode="always_last", **quiet)
+    gr.on(moved, refresh, asked, shown, trigger_mode="always_last", **asking)
     for parts in panels:
-        follow(session, controls, parts, quiet)
+        follow(session, controls, parts, asking)
 
 
-def follow(session: Session, controls: Controls, parts: PanelParts, quiet: dict[str, Any]) -> None:
+def follow(session: Session, controls: Controls, parts: PanelParts, asking: dict[str, Any]) -> None:
     """The controls of one solve change that solve alone."""
     asked = [controls.picture, *controls.distortion, *parts.choices, parts.step]
 
@@ -269,9 +272,9 @@ def follow(session: Session, controls: Controls, parts: PanelParts, quiet: dict[
         found = solve(False, values)
         return gr.skip() if found is None else found.settling
 
-    gr.on([parts.way.input, parts.branch.input], turn, asked, [parts.step, parts.settling], **quiet)
+    gr.on([parts.way.input, parts.branch.input], turn, asked, [parts.step, parts.settling], **asking)
     # Also where a change moves it to the end, so that slider and picture agree whoever answers last.
-    parts.step.change(move, asked, parts.settling, trigger_mode="always_last", **quiet)
+    parts.step.change(move, asked, parts.settling, trigger_mode="always_last", **asking)
 
 
 def distortion_of(values: tuple[Any, ...]) -> Distortion:

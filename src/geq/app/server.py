@@ -8,6 +8,7 @@ import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any, NoReturn
 
 from geq.app.picture import LARGEST_FILE
 from geq.app.session import Session
@@ -54,13 +55,36 @@ def share_memory_among_threads() -> None:
 
 
 @contextmanager
+def no_downloads() -> Iterator[None]:
+    """Addresses in the place of an upload are refused, instead of fetched: nothing asks the network.
+
+    gradio fetches through these two, and asks a name server of the internet on the way.
+    """
+    import safehttpx
+
+    async def refuse(*given: Any, **options: Any) -> NoReturn:
+        raise GeqError("the picture must be a file that is uploaded: got an address; save it, and upload it")
+
+    before = (safehttpx.get, safehttpx.async_validate_url)
+    safehttpx.get, safehttpx.async_validate_url = refuse, refuse
+    try:
+        yield
+    finally:
+        safehttpx.get, safehttpx.async_validate_url = before
+
+
+@contextmanager
 def served(
     session: Session, first: str, second: str | None, host: str, port: int, browser: bool = False
 ) -> Iterator[str]:
     """The page while inside; gives its address. Uploaded files are gone afterwards."""
     share_memory_among_threads()
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # read when gradio is loaded and later: nothing is sent
-    with tempfile.TemporaryDirectory(prefix="geq-demo-") as folder, environment("GRADIO_TEMP_DIR", folder):
+    with (
+        tempfile.TemporaryDirectory(prefix="geq-demo-") as folder,
+        environment("GRADIO_TEMP_DIR", folder),
+        no_downloads(),
+    ):
         from geq.app.page import build_page, style, theme
 
         page = build_page(session, first, second)
