@@ -6,6 +6,7 @@ import argparse
 import json
 import platform
 import sys
+import tempfile
 import time
 from dataclasses import asdict
 from datetime import datetime, timezone
@@ -67,7 +68,21 @@ def write(path: Path, name: str, rows: list[Row], seconds: float, asked: Any) ->
         },
         "rows": [{**asdict(row), "held": row.held} for row in rows],
     }
-    path.write_text(json.dumps(record, indent=1) + "\n")
+    path.write_text(anonymous(json.dumps(record, indent=1)) + "\n")
+
+
+def anonymous(text: str) -> str:
+    """Without the folders of this machine, which tracebacks name."""
+    places = {
+        "GEQ": Path(__file__).parents[1],
+        "ENVIRONMENT": sys.prefix,
+        "PYTHON": sys.base_prefix,
+        "TEMPORARY": tempfile.gettempdir(),
+        "HOME": Path.home(),
+    }
+    for word, place in places.items():
+        text = text.replace(str(place), word)
+    return text
 
 
 if __name__ == "__main__":
