@@ -21,12 +21,12 @@ smoke: .venv ## every table and figure of the papers, end to end, at the smalles
 stress: .venv ## attacks on everything, the short form: what was tried, what was survived
 	GEQ_TORCH_THREADS=1 $(BIN)/python -m stress
 
-oldest: .venv ## the fast tests with the oldest versions that the metadata allows (torch stays)
+oldest: .venv ## the fast tests with the oldest versions that the metadata allows (torch stays; warnings of old libraries are no errors)
 	$(PYTHON) -m venv .venv-oldest
 	.venv-oldest/bin/python -m pip install --quiet torch==2.13.0
 	$(BIN)/python tests/reliability/oldest.py > .venv-oldest/constraints.txt
 	.venv-oldest/bin/python -m pip install --quiet --constraint .venv-oldest/constraints.txt --editable '.[dev]'
-	GEQ_TORCH_THREADS=1 .venv-oldest/bin/python -m pytest -n 2 --dist worksteal -m "not slow and not nightly" -q
+	GEQ_TORCH_THREADS=1 .venv-oldest/bin/python -m pytest -n 2 --dist worksteal -m "not slow and not nightly" -q -o filterwarnings=default
 
 check: .venv ## what to run before each commit: lint, types, fast tests
 	$(MAKE) lint

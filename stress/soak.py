@@ -1,11 +1,13 @@
 """A long training, whose memory must stay flat.
 
 The training is one that is useful anyway: a network that ships. Its process and those it starts are looked at
-every few seconds; the slope is fitted to what follows the first tenth, in which caches and pools fill.
+every few seconds; the slope is fitted to what follows the first tenth, in which caches and pools fill. If it
+is not finished after some hours it is interrupted, as with Ctrl-C, and must then end as it says it does.
 """
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,6 +22,9 @@ from stress.part import Row
 
 SHORT = ["--preset", "quick", "--epochs", "12", "--threads", "1", "--picture", "false"]
 LONG = ["--preset", "ship/geq_cifar10", "--threads", "1", "--picture", "false"]
+HOURS = 2.1
+"""After these the long form is interrupted."""
+INTERRUPTED = 130
 LIMIT = 20.0
 """MB per hour that may be noise: the allocator's, and of pages that the evaluation touches late."""
 
@@ -29,24 +34,29 @@ def run(short: bool, seed: int) -> Iterator[Row]:
         yield soak(SHORT if short else LONG, Path(folder), every=0.5 if short else 10.0, seed=seed)
 
 
-def soak(options: list[str], runs: Path, every: float, seed: int = 0) -> Row:
+def soak(options: list[str], runs: Path, every: float, seed: int = 0, most: float = HOURS) -> Row:
     """Train with ``geq train`` and these options, and watch."""
     command = [sys.executable, "-m", "geq.cli", "train", *options, "--seed", str(seed), "--runs", str(runs)]
     begun = time.monotonic()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    seconds, megabytes = [], []
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=heed_interrupts
+    )
+    seconds, megabytes, interrupted = [], [], False
     while process.poll() is None:
+        if not interrupted and time.monotonic() - begun > 3600 * most:
+            process.send_signal(signal.SIGINT)
+            interrupted = True
         held = resident(process.pid)
         if held:
             seconds.append(time.monotonic() - begun)
             megabytes.append(held / 1e6)
         time.sleep(every)
-    assert process.stdout is not None
-    said = process.stdout.read()
+    said = process.communicate()[0]
     slope, margin = growth(seconds, megabytes)
     hours = (time.monotonic() - begun) / 3600
     # A short run cannot tell a slope from noise; what it can show is that nothing grows beyond its margin.
-    flat = process.returncode == 0 and slope - margin < LIMIT
+    ended = process.returncode in ((0, INTERRUPTED) if interrupted else (0,))
+    flat = ended and slope - margin < LIMIT
     return Row(
         "training, memory over time",
         tried=1,
@@ -62,6 +72,11 @@ def soak(options: list[str], runs: Path, every: float, seed: int = 0) -> Row:
             "end": said.splitlines()[-6:],
         },
     )
+
+
+def heed_interrupts() -> None:
+    """A shell lets what it starts in the background ignore them."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def resident(identifier: int) -> int:

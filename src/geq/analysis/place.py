@@ -45,7 +45,8 @@ def last_place(model: Network) -> Place:
         )
     if isinstance(model, BranchNetwork):
         # The mean of the branches is no module's output, but it is what the norm behind it is given.
-        return Place("fused equilibria", model.norm, at_input=True)
+        fused = model.config.topology == "parallel"
+        return Place("fused equilibria" if fused else "last equilibrium", model.norm, at_input=True)
     if isinstance(model, (DeepOptEq, OptEqImageNet)):
         return Place("equilibrium", model.equilibrium, equilibrium="equilibrium")
     if isinstance(model, MDEQ):

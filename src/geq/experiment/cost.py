@@ -14,6 +14,8 @@ TRAINED: dict[str, float] = {
     "geq_small_control": 2.2,
     "kerdeq_small": 2.1,
     "resnet_small": 2.2,
+    "geq_cascade_small": 2.9,
+    "opteq_cascade_small": 3.4,
     "mopteq_small": 2.6,
     "mopteq_small_polynomial": 2.4,
     "mopteq_small_sigmoid": 3.1,

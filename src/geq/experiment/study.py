@@ -34,19 +34,26 @@ def control_arm(*override: str, label: str = "γ = 0") -> Arm:
     return replace(geq_arm(label, "gamma=zero", *override), control=True)
 
 
+def cascade_arm(label: str, *override: str, kernel: str = "geq", control: bool = False) -> Arm:
+    """Equilibria after each other, the shape that question 6 ends with; ``kernel`` is geq or opteq."""
+    own: dict[str, Any] = {"override": list(override)} if override else {}
+    names = (f"{kernel}_cascade_tiny", f"{kernel}_cascade_small")
+    return Arm(label, sizes(*names, None, **own), control=control)
+
+
 def four_networks() -> dict[str, Arm]:
     """GEQ, what it is compared with, and its control."""
     return {
         "resnet": Arm("ResNet-18", sizes("resnet_tiny", "resnet_small", None)),
-        "mopteq": Arm("linear (MOptEq)", sizes("mopteq_tiny", "mopteq_small", None)),
-        "control": control_arm(),
-        "geq": geq_arm("GEQ"),
+        "linear": cascade_arm("linear (OptEq)", kernel="opteq"),
+        "control": cascade_arm("GEQ, γ = 0", "gamma=zero", control=True),
+        "geq": cascade_arm("GEQ"),
     }
 
 
 def geq_is_better(where: str) -> tuple[Claim, ...]:
     """... than each of the others of :func:`four_networks`."""
-    others = {"control": "γ = 0", "mopteq": "the linear kernel", "resnet": "a ResNet"}
+    others = {"control": "γ = 0", "linear": "the linear kernel", "resnet": "a ResNet"}
     return tuple(better(f"{where} GEQ is better than {name}", "geq", arm) for arm, name in others.items())
 
 

@@ -4,11 +4,11 @@
 
 Time: 1 to 6 minutes of one core for a run at scale small, half an hour for a seed.
 
-A GEQ network is a stem, equilibria side by side, and a head. Behind a stem of two convolutions, equilibria
-with little feedback make a shallow network; compared are a deeper stem, fewer and wider branches, larger
-maps, a finer head, stronger feedback, and how exactly the equilibrium is solved and differentiated. The
-ResNet and the MDEQ of the same size show what the best of them has to reach. All have 44 to 51 thousand
-parameters.
+The papers' network is a stem, equilibria side by side, and a head. Behind a stem of two convolutions,
+equilibria with little feedback make a shallow network; compared are a deeper stem, fewer and wider branches,
+larger maps, the equilibria after each other (a cascade) on the same maps, a finer head, stronger feedback,
+and how exactly the equilibrium is solved and differentiated. The ResNet and the MDEQ of the same size show
+what the best of them has to reach. All have 44 to 51 thousand parameters.
 """
 
 from __future__ import annotations
@@ -18,7 +18,16 @@ from geq.experiment.equilibrium_measurement import Equilibria
 from geq.experiment.experiment import Arm, Experiment, Metric
 from geq.experiment.measurement import Speed
 from geq.experiment.recipe import sizes
-from geq.experiment.study import EVALUATIONS, FEEDBACK, VALIDATION, better, control_arm, geq_arm, studied
+from geq.experiment.study import (
+    EVALUATIONS,
+    FEEDBACK,
+    VALIDATION,
+    better,
+    cascade_arm,
+    control_arm,
+    geq_arm,
+    studied,
+)
 
 THROUGHPUT = Metric("images_per_second", "trained", "images/s", 0)
 SHAPES = {
@@ -29,9 +38,9 @@ SHAPES = {
     ),
     "one": ("one branch", ("scales=[8]", "mid_channels=[48]"), 72),
     "maps": (
-        "maps of 16 and 8",
-        ("stem_strides=[2,1]", "scales=[16,8]", "mid_channels=[24,24]", "fusion_scale=16"),
-        64,
+        "maps of 16, 8 and 4",
+        ("stem_strides=[1,2]", "scales=[16,8,4]"),
+        40,
     ),
 }
 OPTIONS = {
@@ -58,6 +67,8 @@ EXPERIMENT = Experiment(
         "geq": geq_arm("as it is"),
         **{name: shaped(name) for name in SHAPES},
         **{name: geq_arm(label, *override) for name, (label, override) in OPTIONS.items()},
+        "cascade": cascade_arm("a cascade on maps of 16, 8 and 4"),
+        "cascade-control": cascade_arm("the cascade, γ = 0", "gamma=zero", control=True),
         "resnet": Arm("ResNet", sizes("resnet_tiny", "resnet_small", None)),
         "mdeq": Arm("MDEQ", sizes("mdeq_tiny", "mdeq_small", None)),
     },
@@ -70,7 +81,9 @@ EXPERIMENT = Experiment(
         better("A finer head helps", "pool", "geq"),
         better("The exact gradient is better than the phantom one", "geq", "phantom"),
         better("Solving to 1e-3 is better than to 1e-2", "geq", "loose"),
-        better("With a deeper stem GEQ is better than a ResNet", "stem", "resnet"),
+        better("A cascade is better than side by side", "cascade", "maps"),
+        better("In a cascade the Gaussian is better than γ = 0", "cascade", "cascade-control"),
+        better("A cascade is better than a ResNet", "cascade", "resnet"),
     ),
     scales=studied("cifar10", 8_000, 6, Equilibria(), Speed(images=300)),
 )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from geq.experiment.arm import ACCURACY, PARAMETERS, against_control, control, geq, mopteq, resnet18
+from geq.experiment.arm import ACCURACY, PARAMETERS, against_control
 from geq.experiment.experiment import Arm, Experiment, Metric
 from geq.experiment.measurement import Corruption, Speed
 from geq.experiment.recipe import sizes, small, smoke
-from geq.experiment.study import better
+from geq.experiment.study import better, cascade_arm, four_networks
 
 MEAN = Metric("corruption_accuracy", "mean of 19")
 GROUPS = {
@@ -16,7 +16,7 @@ THROUGHPUT = Metric("images_per_second", "trained", "images/s", 0)
 LABELS = {
     "resnet": "a ResNet",
     "mdeq": "an MDEQ",
-    "mopteq": "the linear kernel",
+    "linear": "the linear kernel",
     "sigmoid": "the sigmoid kernel",
 }
 
@@ -28,12 +28,9 @@ def final(data: str, title: str, opening: str) -> Experiment:
         source="study",
         opening=opening,
         arms={
-            "resnet": resnet18(f"paper/resnet18_{data}"),
             "mdeq": Arm("MDEQ", sizes("mdeq_tiny", "mdeq_small", None)),
-            "mopteq": mopteq(None, "linear (MOptEq)"),
-            "sigmoid": Arm("sigmoid", sizes("mopteq_tiny_sigmoid", "mopteq_small_sigmoid", None)),
-            "control": control(f"paper/geq_{data}_8m"),
-            "geq": geq(None, "GEQ"),
+            "sigmoid": cascade_arm("sigmoid (OptEq)", "kernel=sigmoid", kernel="opteq"),
+            **four_networks(),
         },
         metrics=(ACCURACY, MEAN, *GROUPS.values(), PARAMETERS, THROUGHPUT),
         claims=(

@@ -4,6 +4,9 @@ kernel.
     stem → for each branch: average-pool to its scale, equilibrium → bring to one scale, average → norm, ReLU
     → pool → linear
 
+As a cascade, which the papers do not have, each equilibrium looks at the one before it instead of the stem,
+behind norm and ReLU, and the head at the last: as many convolutions after each other as in a deep network.
+
 The papers leave open how outputs are normalised. Without a norm after the fusion nothing trains (z is small),
 so there is one; its absence is not offered.
 """
@@ -11,6 +14,7 @@ so there is one; its absence is not offered.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal
 
 import torch.nn.functional as F
@@ -22,6 +26,7 @@ from geq.error import InputError, OptionError
 from geq.gradient import Implicit
 from geq.layer.equilibrium2d import GAUSSIAN_GRADIENT, GEQ2d, OptEq2d
 from geq.layer.injection import Injection
+from geq.model.config import ADDED_LATER
 from geq.model.differentiation import DifferentiationConfig
 from geq.model.network import Network
 from geq.problem import (
@@ -61,6 +66,7 @@ Gamma = Literal[
     "fixed",
     "zero",
 ]
+Topology = Literal["parallel", "cascade"]
 Norm = Literal["operator", "full", "learned", "gain", "frobenius", "weight", "none"]
 
 
@@ -85,6 +91,7 @@ class BranchConfig(DifferentiationConfig):
         injection_scale: constant factor on the normalised Ux.
         norm, bound: norm rule of W, and the bound of all rules but "weight" and "none".
         tol, max_steps, memory: of the Anderson solver.
+        topology: "parallel" as in the papers, or "cascade".
         gradient and the rest: how the fixed point is differentiated; a regulariser is used by "sam" only.
     """
 
@@ -108,6 +115,7 @@ class BranchConfig(DifferentiationConfig):
     tol: float = field(default=1e-3, kw_only=True)
     max_steps: int = field(default=50, kw_only=True)
     memory: int = field(default=5, kw_only=True)
+    topology: Topology = field(default="parallel", kw_only=True, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -131,6 +139,13 @@ class BranchConfig(DifferentiationConfig):
                 raise OptionError(
                     f"every scale must divide the side behind the stem, {self.stem_scale}: got {scale}"
                 )
+        if self.topology == "cascade":
+            for before, after in pairwise((self.stem_scale, *self.scales)):
+                if before % after:
+                    raise OptionError(
+                        "in a cascade every scale must divide the one before it (the first, the side behind "
+                        f"the stem): got {before}, then {after}"
+                    )
 
     def implicit(self) -> Implicit:
         return GAUSSIAN_GRADIENT if self.kernel in ("patch_gaussian", "gaussian") else super().implicit()
@@ -234,9 +249,15 @@ class BranchNetwork(Network):
             self.stem.append(nn.Conv2d(before, after, 3, stride, padding=1, bias=False))
             self.stem.append(nn.BatchNorm2d(after))
             self.stem.append(nn.ReLU())
+        cascade = config.topology == "cascade"
         self.branches = nn.ModuleList(
-            config.equilibrium(channels[-1], mid, scale)
-            for mid, scale in zip(config.mid_channels, config.scales, strict=True)
+            config.equilibrium(config.out_channels if cascade and number else channels[-1], mid, scale)
+            for number, (mid, scale) in enumerate(zip(config.mid_channels, config.scales, strict=True))
+        )
+        self.between = nn.ModuleList(
+            nn.Sequential(nn.BatchNorm2d(config.out_channels), nn.ReLU())
+            for _ in config.scales[1:]
+            if cascade
         )
         self.norm = nn.BatchNorm2d(config.out_channels)
         self.head = nn.Linear(config.out_channels * config.pool**2, config.num_classes)
@@ -249,12 +270,23 @@ class BranchNetwork(Network):
         """The fused equilibria, before the norm."""
         x = self.stem(x)
         config = self.config
+        if config.topology == "cascade":
+            return self.last_of_cascade(x)
         fused: Tensor | None = None
         for branch, scale in zip(self.branches, config.scales, strict=True):
             z = resize(branch(shrink(x, config.stem_scale // scale)), scale, config.fusion_scale)
             fused = z if fused is None else fused + z
         assert fused is not None
         return fused / len(config.scales)
+
+    def last_of_cascade(
+        self, x: Float[Tensor, "batch channel height width"]
+    ) -> Float[Tensor, "batch out h w"]:
+        scales = (self.config.stem_scale, *self.config.scales)
+        follow = (*self.between, nn.Identity())
+        for branch, after, (before, scale) in zip(self.branches, follow, pairwise(scales), strict=True):
+            x = after(branch(shrink(x, before // scale)))
+        return x
 
     def classify(self, features: Float[Tensor, "batch out h w"]) -> Float[Tensor, "batch classes"]:
         z = self.norm(features).relu()

@@ -70,6 +70,16 @@ SMALL = BranchConfig(
     fusion_scale=8,
     hidden=32,
 )
+CASCADE_TINY = replace(TINY, topology="cascade", out_channels=28, fusion_scale=4)
+CASCADE_SMALL = replace(
+    SMALL,
+    topology="cascade",
+    stem_strides=(1, 2),
+    scales=(16, 8, 4),
+    mid_channels=(16, 24, 32),
+    out_channels=34,
+    fusion_scale=4,
+)
 SMALL_200K = replace(SMALL, stem_channels=(24, 48), mid_channels=(48, 48, 48), out_channels=88, hidden=64)
 
 WITHOUT_PROJECTION = {"geq_tiny": 34, "geq_small": 44, "geq_small_200k": 92}
@@ -79,6 +89,8 @@ register(
     ModelSpec("geq_cifar_8m", BranchNetwork, CIFAR_8M, "GEQ table 1", "CIFAR-10 95.6, CIFAR-100 78.2; 8M"),
     ModelSpec("geq_imagenet_6m", BranchNetwork, IMAGENET_6M, "GEQ table 2", "ImageNet-100 82.2; 6M"),
     ModelSpec("geq_imagenet_13m", BranchNetwork, IMAGENET_13M, "GEQ table 2", "ImageNet-100 83.9; 13M"),
+    ModelSpec("geq_cascade_tiny", BranchNetwork, CASCADE_TINY, "GEQ layers in a row, laptop size"),
+    ModelSpec("geq_cascade_small", BranchNetwork, CASCADE_SMALL, "GEQ layers in a row, laptop size"),
 )
 for name, config in (
     ("geq_cifar_5m", CIFAR_5M),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from geq.model.branch import BranchConfig, BranchNetwork
-from geq.model.geq import SMALL, TINY, cifar_config, imagenet_config
+from geq.model.geq import CASCADE_SMALL, CASCADE_TINY, SMALL, TINY, cifar_config, imagenet_config
 from geq.model.registry import ModelSpec, register
 
 
@@ -33,6 +33,9 @@ SINGLE_SMALL_200K = linear(
     replace(SMALL, stem_channels=(24, 48), scales=(8,), mid_channels=(100,), out_channels=136)
 )
 
+CASCADED_TINY = linear(replace(CASCADE_TINY, out_channels=25))
+CASCADED_SMALL = linear(replace(CASCADE_SMALL, out_channels=32))
+
 POLYNOMIAL_BOUND = 0.6
 """The polynomial kernel adds a curvature of its own, vvᵀ/n, to WᵀW: at 0.95 some batches do not converge."""
 
@@ -43,6 +46,8 @@ register(
     ModelSpec("opteq_tiny", BranchNetwork, SINGLE_TINY, "OptEq, laptop size"),
     ModelSpec("opteq_small", BranchNetwork, SINGLE_SMALL, "OptEq, laptop size"),
     ModelSpec("opteq_small_200k", BranchNetwork, SINGLE_SMALL_200K, "OptEq, laptop size"),
+    ModelSpec("opteq_cascade_tiny", BranchNetwork, CASCADED_TINY, "OptEq layers in a row, laptop size"),
+    ModelSpec("opteq_cascade_small", BranchNetwork, CASCADED_SMALL, "OptEq layers in a row, laptop size"),
     ModelSpec("mopteq_tiny", BranchNetwork, MULTI_TINY, "laptop size of MOptEq"),
     ModelSpec("mopteq_small", BranchNetwork, MULTI_SMALL, "laptop size of MOptEq"),
     ModelSpec("mopteq_small_200k", BranchNetwork, MULTI_SMALL_200K, "laptop size of MOptEq"),
