@@ -23,31 +23,30 @@ DISTANCE = Metric("distance_kept", "q, last by first", "", 3)
 BETA = Metric("beta_mean", "mean β", "", 3)
 
 
-def geq_arm(label: str, *override: str, model: str = "geq_small", **changes: Any) -> Arm:
+CASCADE = "geq_cascade_small"
+"""The shape that question 6 ends with: equilibria after each other."""
+PAPER = "geq_small"
+"""The papers' shape: equilibria side by side."""
+
+
+def geq_arm(label: str, *override: str, model: str = CASCADE, **changes: Any) -> Arm:
     """A setting of a small network; at scale smoke, of the tiny one."""
     options = {"override": list(override), **changes}
-    tiny = model.replace("small_200k", "small").replace("small", "tiny")
+    tiny = model.replace("small", "tiny")
     return Arm(label, {"smoke": {"model": tiny, **options}, "small": {"model": model, **options}})
 
 
-def control_arm(*override: str, label: str = "γ = 0") -> Arm:
-    return replace(geq_arm(label, "gamma=zero", *override), control=True)
-
-
-def cascade_arm(label: str, *override: str, kernel: str = "geq", control: bool = False) -> Arm:
-    """Equilibria after each other, the shape that question 6 ends with; ``kernel`` is geq or opteq."""
-    own: dict[str, Any] = {"override": list(override)} if override else {}
-    names = (f"{kernel}_cascade_tiny", f"{kernel}_cascade_small")
-    return Arm(label, sizes(*names, None, **own), control=control)
+def control_arm(*override: str, label: str = "γ = 0", model: str = CASCADE) -> Arm:
+    return replace(geq_arm(label, "gamma=zero", *override, model=model), control=True)
 
 
 def four_networks() -> dict[str, Arm]:
     """GEQ, what it is compared with, and its control."""
     return {
         "resnet": Arm("ResNet-18", sizes("resnet_tiny", "resnet_small", None)),
-        "linear": cascade_arm("linear (OptEq)", kernel="opteq"),
-        "control": cascade_arm("GEQ, γ = 0", "gamma=zero", control=True),
-        "geq": cascade_arm("GEQ"),
+        "linear": geq_arm("linear (OptEq)", model="opteq_cascade_small"),
+        "control": control_arm(label="GEQ, γ = 0"),
+        "geq": geq_arm("GEQ"),
     }
 
 

@@ -21,9 +21,9 @@ from geq.experiment.recipe import sizes
 from geq.experiment.study import (
     EVALUATIONS,
     FEEDBACK,
+    PAPER,
     VALIDATION,
     better,
-    cascade_arm,
     control_arm,
     geq_arm,
     studied,
@@ -54,7 +54,7 @@ OPTIONS = {
 def shaped(name: str) -> Arm:
     label, override, channels = SHAPES[name]
     chosen = [*override, f"out_channels={channels}"]
-    return Arm(label, {"small": {"model": "geq_small", "override": chosen}})
+    return Arm(label, {"small": {"model": PAPER, "override": chosen}})
 
 
 EXPERIMENT = Experiment(
@@ -63,18 +63,18 @@ EXPERIMENT = Experiment(
     source="study 6",
     opening=__doc__ or "",
     arms={
-        "control": control_arm(),
-        "geq": geq_arm("as it is"),
+        "control": control_arm(model=PAPER),
+        "geq": geq_arm("side by side, as in the papers", model=PAPER),
         **{name: shaped(name) for name in SHAPES},
-        **{name: geq_arm(label, *override) for name, (label, override) in OPTIONS.items()},
-        "cascade": cascade_arm("a cascade on maps of 16, 8 and 4"),
-        "cascade-control": cascade_arm("the cascade, γ = 0", "gamma=zero", control=True),
+        **{name: geq_arm(label, *override, model=PAPER) for name, (label, override) in OPTIONS.items()},
+        "cascade": geq_arm("a cascade on maps of 16, 8 and 4"),
+        "cascade-control": control_arm(label="the cascade, γ = 0"),
         "resnet": Arm("ResNet", sizes("resnet_tiny", "resnet_small", None)),
         "mdeq": Arm("MDEQ", sizes("mdeq_tiny", "mdeq_small", None)),
     },
     metrics=(VALIDATION, PARAMETERS, THROUGHPUT, FEEDBACK, EVALUATIONS),
     claims=(
-        better("As it is, the Gaussian is better than γ = 0", "geq", "control"),
+        better("Side by side the Gaussian is better than γ = 0", "geq", "control"),
         better("A deeper stem helps", "stem", "geq"),
         better("One wide branch is better than three", "one", "geq"),
         better("Larger maps help", "maps", "geq"),

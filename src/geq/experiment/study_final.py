@@ -6,7 +6,7 @@ from geq.experiment.arm import ACCURACY, PARAMETERS, against_control
 from geq.experiment.experiment import Arm, Experiment, Metric
 from geq.experiment.measurement import Corruption, Speed
 from geq.experiment.recipe import sizes, small, smoke
-from geq.experiment.study import better, cascade_arm, four_networks
+from geq.experiment.study import better, four_networks, geq_arm
 
 MEAN = Metric("corruption_accuracy", "mean of 19")
 GROUPS = {
@@ -29,7 +29,7 @@ def final(data: str, title: str, opening: str) -> Experiment:
         opening=opening,
         arms={
             "mdeq": Arm("MDEQ", sizes("mdeq_tiny", "mdeq_small", None)),
-            "sigmoid": cascade_arm("sigmoid (OptEq)", "kernel=sigmoid", kernel="opteq"),
+            "sigmoid": geq_arm("sigmoid (OptEq)", "kernel=sigmoid", model="opteq_cascade_small"),
             **four_networks(),
         },
         metrics=(ACCURACY, MEAN, *GROUPS.values(), PARAMETERS, THROUGHPUT),

@@ -9,18 +9,21 @@ GEQ and its γ = 0 control at about 20, 50 and 200 thousand parameters, with the
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from geq.experiment.arm import PARAMETERS
 from geq.experiment.equilibrium_measurement import Equilibria
 from geq.experiment.experiment import Arm, Experiment
 from geq.experiment.study import FEEDBACK, VALIDATION, better, control_arm, geq_arm, studied
 
-NARROW = ("stem_channels=[12,16]", "mid_channels=[16,16,16]", "out_channels=24", "hidden=16")
-LARGE = {"model": "geq_small_200k"}
+NARROW = ("stem_channels=[12,16]", "mid_channels=[8,16,24]", "out_channels=20", "hidden=16")
+WIDE = ("stem_channels=[24,48]", "mid_channels=[32,48,64]", "out_channels=72", "hidden=64")
 SIZES = {"20k": 20, "50k": 50, "200k": 200}
 
 
-def large(label: str, *override: str, control: bool = False) -> Arm:
-    return Arm(label, {"small": {**LARGE, "override": list(override)}}, control=control)
+def small_only(arm: Arm) -> Arm:
+    """Such widths are no setting of the tiny network."""
+    return replace(arm, options={"small": arm.options["small"]})
 
 
 EXPERIMENT = Experiment(
@@ -29,12 +32,12 @@ EXPERIMENT = Experiment(
     source="study 5",
     opening=__doc__ or "",
     arms={
-        "control-20k": Arm("γ = 0, 20k", {"small": control_arm(*NARROW).options["small"]}, control=True),
-        "geq-20k": Arm("GEQ, 20k", {"small": geq_arm("", *NARROW).options["small"]}),
+        "control-20k": small_only(control_arm(*NARROW, label="γ = 0, 20k")),
+        "geq-20k": small_only(geq_arm("GEQ, 20k", *NARROW)),
         "control-50k": control_arm(label="γ = 0, 50k"),
         "geq-50k": geq_arm("GEQ, 50k"),
-        "control-200k": large("γ = 0, 200k", "gamma=zero", control=True),
-        "geq-200k": large("GEQ, 200k"),
+        "control-200k": small_only(control_arm(*WIDE, label="γ = 0, 200k")),
+        "geq-200k": small_only(geq_arm("GEQ, 200k", *WIDE)),
     },
     metrics=(VALIDATION, PARAMETERS, FEEDBACK),
     claims=tuple(
