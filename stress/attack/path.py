@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import tarfile
 import zipfile
 from collections.abc import Callable
 
+from geq.analysis.part import Settings, run_parts
 from geq.command.report import main as report
 from geq.data.archive import unpack
 from geq.data.folder import read_image_folder
@@ -96,6 +98,13 @@ def linked_files(ground: Ground) -> None:
     create_model("mon_tiny", channels=2).save_pretrained(run.model)
 
 
+def linked_analysis(ground: Ground) -> None:
+    """A run whose folder of analyses is somebody's folder."""
+    shutil.copytree(shipped_folder("geq-digits"), ground.inside / "run")
+    (ground.inside / "run" / "analysis").symlink_to(ground.outside)
+    run_parts(RunFolder(ground.inside / "run"), ["certificate"], Settings(), lambda *told: None)
+
+
 def record_name(ground: Ground) -> None:
     """A record whose experiment is a path, when tables are written."""
     record = {**record_values(), "experiment": "../../outside/precious.txt", "scale": "../x"}
@@ -161,6 +170,7 @@ CASES = (
     Case("record named by a path", record_name, harmless=True),
     Case("class list that climbs", class_list),
     Case("lock of a run that is a link", linked_lock),
+    Case("analyses of a run that are a link", linked_analysis),
     Case("lock of records that is a link", linked_record_lock, harmless=True),
     Case("files of a run that are links", linked_files, harmless=True),
 )

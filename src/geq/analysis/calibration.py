@@ -53,7 +53,7 @@ def analyse(subject: Subject) -> Result:
             **{name: outside.unconverged for name, outside in strange.items()},
         },
     }
-    folder = subject.folder.path / "analysis"
+    folder = subject.folder.analysis
     with explained_write_errors(folder, "The result was not kept."):
         draw(folder, subject, inside, strange, scores, values)
     tables = [quality_table(known, settings.bins), kl_table(known, values)]

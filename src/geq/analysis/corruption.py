@@ -219,7 +219,7 @@ def analyse(subject: Subject) -> Result:
         name = other.folder.name if other.folder.name not in found else path
         found[name] = sweep(other)
         reference = name if path == settings.reference else reference
-    folder = subject.folder.path / "analysis"
+    folder = subject.folder.analysis
     with explained_write_errors(folder, "What was measured is kept."):
         folder.mkdir(parents=True, exist_ok=True)
         draw_corruptions(

@@ -95,7 +95,7 @@ def chosen(names: Iterable[str] | None) -> list[str]:
 
 
 def result_path(folder: RunFolder, name: str) -> Path:
-    return folder.path / "analysis" / f"{name}.json"
+    return folder.analysis / f"{name}.json"
 
 
 def weights_key(folder: RunFolder) -> str:

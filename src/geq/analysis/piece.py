@@ -26,7 +26,7 @@ class Pieces:
     def __init__(self, folder: RunFolder, name: str, key: Mapping[str, Any], again: bool = False) -> None:
         self.key = json.loads(json.dumps(dict(key), sort_keys=True))
         digest = hashlib.sha256(json.dumps(self.key, sort_keys=True).encode()).hexdigest()[:10]
-        self.path = folder.path / "analysis" / f"{name}-{digest}.json"
+        self.path = folder.analysis / f"{name}-{digest}.json"
         self.values: dict[str, Any] = {} if again else self._read()
 
     def _read(self) -> dict[str, Any]:

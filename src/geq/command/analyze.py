@@ -119,7 +119,7 @@ def main(arguments: list[str]) -> int:
         mapping = {name: result.as_mapping()["values"] for name, result in results.items()}
         print_json(mapping)
     else:
-        print(f"kept in {folder.path / 'analysis'}")
+        print(f"kept in {folder.analysis}")
     return 0
 
 

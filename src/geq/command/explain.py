@@ -101,7 +101,7 @@ def main(arguments: list[str]) -> int:
         if asked.target is not None:
             explainer.class_number(asked.target)
     items = file_items(asked.images) if asked.images else test_items(folders[0], asked.index, asked.data_root)
-    output = make_folder(folders[0].path / "explain" if asked.output is None else Path(asked.output))
+    output = make_folder(folders[0].explanation if asked.output is None else Path(asked.output))
     outcomes = []
     for item in items:
         outcome = Outcome(item, [], [])

@@ -84,7 +84,27 @@ class RunFolder:
 
     @property
     def tensorboard(self) -> Path:
-        return self.path / "tensorboard"
+        return self.inside("tensorboard")
+
+    @property
+    def analysis(self) -> Path:
+        return self.inside(ANALYSIS)
+
+    @property
+    def explanation(self) -> Path:
+        return self.inside(EXPLANATION)
+
+    def inside(self, name: str) -> Path:
+        """A folder of the run, to write into."""
+        path = self.path / name
+        self.refuse_link(path)
+        return path
+
+    @staticmethod
+    def refuse_link(path: Path) -> None:
+        """Whoever put a link into a run wants something else to be written."""
+        if path.is_symlink():
+            raise CheckpointError(f"{path} must not be a link: remove it")
 
     @property
     def picture(self) -> Path:
@@ -233,8 +253,7 @@ class RunFolder:
         except ImportError:  # Windows: no such lock
             yield
             return
-        if (self.path / LOCK).is_symlink():  # whoever made it wants another file to be opened
-            raise CheckpointError(f"{self.path / LOCK} must not be a link: remove it")
+        self.refuse_link(self.path / LOCK)
         with explained_write_errors(self.path, "Nothing was changed."):
             handle = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
         HELD.add(handle)
