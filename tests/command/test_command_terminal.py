@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -193,6 +195,23 @@ def test_a_table_into_a_closed_pipe_is_silent() -> None:
     assert len(done.stdout.splitlines()) == 1
 
 
+@contextmanager
+def started(command: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """A process that heeds interrupts, also where the tests ignore them, and is gone afterwards."""
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("wait", [0.0, 0.3, 0.6, 0.9, 1.2])
 def test_ctrl_c_is_one_line_and_130(wait: float) -> None:
@@ -201,33 +220,27 @@ def test_ctrl_c_is_one_line_and_130(wait: float) -> None:
         "import sys, geq.cli; print('begun', flush=True); "
         "sys.exit(geq.cli.main(['theorems', '--seeds', '100000']))"
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "begun\n"
-    time.sleep(wait)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    with started([sys.executable, "-c", script]) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        time.sleep(wait)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
     assert errors == "geq: stopped\n"
     assert process.returncode == 130
 
 
 @pytest.mark.slow
 def test_ctrl_c_in_a_training_says_how_to_go_on(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [*GEQ, "train", "--epochs", "1000", "--runs", str(tmp_path), "--name", "one", "--picture", "false"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    deadline = time.monotonic() + 300
-    while not (tmp_path / "one" / "last.ckpt").exists():
-        assert time.monotonic() < deadline
-        assert process.poll() is None
-        time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=120)
+    options = ["--epochs", "1000", "--runs", str(tmp_path), "--name", "one", "--picture", "false"]
+    with started([*GEQ, "train", *options]) as process:
+        deadline = time.monotonic() + 300
+        while not (tmp_path / "one" / "last.ckpt").exists():
+            assert time.monotonic() < deadline
+            assert process.poll() is None
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "geq train --resume" in output
     assert errors == ""

@@ -19,5 +19,5 @@ def test_slope_of_known_growth() -> None:
 def test_training_is_interrupted_when_the_time_is_over(tmp_path: Path) -> None:
     endless = [*SHORT, "--epochs", "100000", "--name", "long"]
     row = soak(endless, tmp_path, every=0.2, most=15 / 3600)
-    assert row.detail["hours"] < 0.1
-    assert "stopped" in row.detail["end"][-1]
+    assert row.detail["hours"] < 1, "it would train for a day"
+    assert any("stopped" in line for line in row.detail["end"]), row.detail["end"]
