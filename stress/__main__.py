@@ -14,9 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from stress.part import PARTS, Row
-
-RECORD = Path(__file__).parent / "record"
+from stress.part import PARTS, RECORD, Row
 
 
 def main(arguments: list[str] | None = None) -> int:

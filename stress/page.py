@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from stress.part import PARTS
+from geq.experiment.cost import in_words
+from stress.part import PARTS, RECORD
 
-RECORD = Path(__file__).parent / "record"
-README = Path(__file__).parent / "README.md"
+README = RECORD.parent / "README.md"
 BEGIN, END = "<!-- records -->", "<!-- end of records -->"
 
 
@@ -25,7 +25,7 @@ def tables(folder: Path = RECORD) -> str:
         found += [
             f"### `{name}`: {part.summary}",
             "",
-            f"{record['day']}, {duration(record['seconds'])}, {versions}.",
+            f"{record['day']}, {in_words(float(record['seconds']))}, {versions}.",
             "",
             "| attack | tried | held | |",
             "|---|--:|--:|---|",
@@ -42,10 +42,6 @@ def line(row: dict[str, Any]) -> str:
 
 def cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
-
-
-def duration(seconds: float) -> str:
-    return f"{seconds / 3600:.1f} h" if seconds >= 5400 else f"{seconds / 60:.0f} min"
 
 
 def written(text: str, folder: Path = RECORD) -> str:

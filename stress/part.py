@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from typing import Any
+
+RECORD = Path(__file__).parent / "record"
+"""Of the long form."""
 
 
 @dataclass(frozen=True)

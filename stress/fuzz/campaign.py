@@ -22,9 +22,10 @@ from typing import Any
 from stress.fuzz.execution import Tally
 from stress.fuzz.mutation import mutated
 from stress.fuzz.target import Target, targets
+from stress.part import RECORD as RECORDS
 from stress.part import Row
 
-RECORD = Path(__file__).parents[1] / "record" / "fuzz"
+RECORD = RECORDS / "fuzz"
 LOG = Path(tempfile.gettempdir()) / "geq-fuzz.log"
 """What libFuzzer says."""
 RUNS = 1_000_000

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from stress.soak import heed_interrupts
 
 from geq.cli import COMMANDS, main
 from geq.command.option import parse
@@ -203,7 +204,7 @@ def started(command: list[str]) -> Iterator[subprocess.Popen[str]]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=heed_interrupts,
     )
     try:
         yield process

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from stress.page import README, tables, written
+from stress.part import RECORD
 
 
 def test_readme_has_the_records() -> None:
@@ -23,6 +24,6 @@ def test_what_did_not_hold_is_shown(tmp_path: Path) -> None:
 
 
 def test_records_name_no_folder_of_a_machine() -> None:
-    for path in (README.parent / "record").rglob("*.json"):
+    for path in RECORD.rglob("*.json"):
         text = path.read_text(encoding="utf-8")
         assert not any(place in text for place in ("/home/", "/root/", "/Users/", "/tmp/")), path.name

@@ -36,6 +36,11 @@ def geq_arm(label: str, *override: str, model: str = CASCADE, **changes: Any) ->
     return Arm(label, {"smoke": {"model": tiny, **options}, "small": {"model": model, **options}})
 
 
+def small_only(arm: Arm) -> Arm:
+    """Without scale smoke: its setting is none of the tiny network."""
+    return replace(arm, options={"small": arm.options["small"]})
+
+
 def control_arm(*override: str, label: str = "γ = 0", model: str = CASCADE) -> Arm:
     return replace(geq_arm(label, "gamma=zero", *override, model=model), control=True)
 

@@ -26,6 +26,7 @@ from geq.experiment.study import (
     better,
     control_arm,
     geq_arm,
+    small_only,
     studied,
 )
 
@@ -53,8 +54,7 @@ OPTIONS = {
 
 def shaped(name: str) -> Arm:
     label, override, channels = SHAPES[name]
-    chosen = [*override, f"out_channels={channels}"]
-    return Arm(label, {"small": {"model": PAPER, "override": chosen}})
+    return small_only(geq_arm(label, *override, f"out_channels={channels}", model=PAPER))
 
 
 EXPERIMENT = Experiment(

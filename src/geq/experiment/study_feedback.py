@@ -6,28 +6,28 @@ Time: 2 to 3 minutes of one core for a run at scale small, half an hour for a se
 
 W is kept at ‖W‖ ≤ bound. 0.95 makes the plain iteration contract; up to √2.24 ≈ 1.497 the hidden objective is
 strongly convex and the equilibrium unique; beyond, the Gaussian has no certificate (γ = 0 always has).
-Compared: bounds, rules that reach the bound or learn how near to come, and the γ = 0 control at two of the
+Compared: bounds, rules that reach the bound or learn how near to come, and the γ = 0 control at three of the
 bounds. 'Cut' is the validation accuracy when every equilibrium ends after its first evaluation.
 """
 
 from __future__ import annotations
 
 from geq.experiment.equilibrium_measurement import CutOff, Equilibria
-from geq.experiment.experiment import Arm, Experiment, Metric
+from geq.experiment.experiment import Experiment, Metric
 from geq.experiment.study import (
-    CASCADE,
     EVALUATIONS,
     FEEDBACK,
     VALIDATION,
     better,
     control_arm,
     geq_arm,
+    small_only,
     studied,
 )
 
 DEFAULT_BOUND = 0.95
 BOUNDS = {"bound-0.5": 0.5, "bound-0.95": 0.95, "bound-1.4": 1.4, "bound-2.5": 2.5}
-CONTROLS = {"control-0.95": 0.95, "control-1.4": 1.4}
+CONTROLS = {"control-0.95": 0.95, "control-1.4": 1.4, "control-2.5": 2.5}
 LOSS = Metric("cut_loss", "lost by the cut", "points")
 
 
@@ -47,9 +47,8 @@ EXPERIMENT = Experiment(
         "learned": geq_arm("‖W‖ learned below 1.49", "norm=learned", "bound=1.49"),
         "gain": geq_arm("gain of each channel, ‖W‖ ≤ 1.49", "norm=gain", "bound=1.49"),
         "frobenius": geq_arm("√k‖V‖_F ≤ 1.4", "norm=frobenius", "bound=1.4"),
-        "wide": Arm(
-            "‖W‖ ≤ 1.4, twice the mid channels",
-            {"small": {"model": CASCADE, "override": ["bound=1.4", "mid_channels=[32,48,64]"]}},
+        "wide": small_only(
+            geq_arm("‖W‖ ≤ 1.4, twice the mid channels", "bound=1.4", "mid_channels=[32,48,64]")
         ),
         **{
             name: control_arm(*bounded(bound), label=f"γ = 0, ‖W‖ ≤ {bound:g}")
@@ -67,6 +66,7 @@ EXPERIMENT = Experiment(
             "It is an equilibrium: the cut loses more than a point at 1.4", "bound-1.4", "bound-0.5", LOSS
         ),
         better("At 1.4 the Gaussian is better than γ = 0", "bound-1.4", "control-1.4"),
+        better("At 2.5 the Gaussian is better than γ = 0", "bound-2.5", "control-2.5"),
     ),
     scales=studied("cifar10", 8_000, 6, Equilibria(), CutOff()),
     axes={"bound of ‖W‖": BOUNDS, "bound of ‖W‖, γ = 0": CONTROLS},

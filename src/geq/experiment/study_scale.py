@@ -9,21 +9,14 @@ GEQ and its γ = 0 control at about 20, 50 and 200 thousand parameters, with the
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from geq.experiment.arm import PARAMETERS
 from geq.experiment.equilibrium_measurement import Equilibria
-from geq.experiment.experiment import Arm, Experiment
-from geq.experiment.study import FEEDBACK, VALIDATION, better, control_arm, geq_arm, studied
+from geq.experiment.experiment import Experiment
+from geq.experiment.study import FEEDBACK, VALIDATION, better, control_arm, geq_arm, small_only, studied
 
 NARROW = ("stem_channels=[12,16]", "mid_channels=[8,16,24]", "out_channels=20", "hidden=16")
 WIDE = ("stem_channels=[24,48]", "mid_channels=[32,48,64]", "out_channels=72", "hidden=64")
 SIZES = {"20k": 20, "50k": 50, "200k": 200}
-
-
-def small_only(arm: Arm) -> Arm:
-    """Such widths are no setting of the tiny network."""
-    return replace(arm, options={"small": arm.options["small"]})
 
 
 EXPERIMENT = Experiment(

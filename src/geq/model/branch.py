@@ -81,7 +81,7 @@ class BranchConfig(DifferentiationConfig):
         scales: side of each branch's map, for the side in ``input_shape``; other inputs scale along.
         mid_channels: of each branch.
         out_channels: of every branch's state.
-        fusion_scale: side at which the branches are averaged.
+        fusion_scale: side at which the branches are averaged; a cascade has no use for it.
         pool: side to which the head pools (1: global average).
         patch, channel_split, hidden: p, c_s, c_hid of the patch kernel.
         gamma, gamma_value: the rule, and its number: γ ("fixed"), γM ("paper…"), γm ("median", with m at the
@@ -256,8 +256,7 @@ class BranchNetwork(Network):
         )
         self.between = nn.ModuleList(
             nn.Sequential(nn.BatchNorm2d(config.out_channels), nn.ReLU())
-            for _ in config.scales[1:]
-            if cascade
+            for _ in (config.scales[1:] if cascade else ())
         )
         self.norm = nn.BatchNorm2d(config.out_channels)
         self.head = nn.Linear(config.out_channels * config.pool**2, config.num_classes)
