@@ -37,5 +37,17 @@ def _no_network() -> Iterator[None]:
     assert not tried, f"the test, or a process that it started, wanted to reach {', '.join(tried)}"
 
 
+@pytest.fixture
+def real_root(request: pytest.FixtureRequest) -> Path:
+    """The data root that the environment names; without it, what needs the real files is skipped."""
+    if not os.environ.get("GEQ_DATA"):
+        pytest.skip(f"GEQ_DATA is not set: {request.node.name} needs the real CIFAR-10, CIFAR-100 and CamVid")
+    root = Path(os.environ["GEQ_DATA"])
+    for folder in ("cifar-10-batches-py", "cifar-100-python", "camvid"):
+        if not (root / folder).is_dir():
+            pytest.skip(f"GEQ_DATA has no {folder}: {request.node.name} is skipped")
+    return root
+
+
 def pytest_unconfigure() -> None:
     NETWORK_LOG.unlink(missing_ok=True)

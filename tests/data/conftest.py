@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import struct
 from pathlib import Path
@@ -67,18 +66,6 @@ def cifar100_root(tmp_path: Path) -> Path:
         }
         write_official(tmp_path / "cifar-100-python" / name, content)
     return tmp_path
-
-
-@pytest.fixture
-def real_root(request: pytest.FixtureRequest) -> Path:
-    """The data root that the environment names; without it, what needs the real files is skipped."""
-    if not os.environ.get("GEQ_DATA"):
-        pytest.skip(f"GEQ_DATA is not set: {request.node.name} needs the real CIFAR-10, CIFAR-100 and CamVid")
-    root = Path(os.environ["GEQ_DATA"])
-    for folder in ("cifar-10-batches-py", "cifar-100-python", "camvid"):
-        if not (root / folder).is_dir():
-            pytest.skip(f"GEQ_DATA has no {folder}: {request.node.name} is skipped")
-    return root
 
 
 @pytest.fixture

@@ -98,3 +98,19 @@ def test_the_certified_step_converges_where_plain_iteration_does_not() -> None:
 
     assert solved(geq.ProximalGradient(step_size=0.9 * certificate.largest_step)).converged.all()
     assert not solved(geq.Picard()).converged.all()
+
+
+def test_loaded_weights_are_certified_at_the_size_they_saw() -> None:
+    """A kernel's norm on 2×2 maps is another one than on the 8×8 of a layer that saw nothing."""
+    layer, fresh = (geq.GEQ2d(3, 8, patch=2) for _ in range(2))
+    with torch.no_grad():
+        layer.problem.W.raw_weight.mul_(10)  # so that the rule has to act
+    layer(torch.randn(2, 3, 2, 2))
+    fresh.load_state_dict(layer.state_dict())
+    seen, loaded = layer.eval().problem.W, fresh.eval().problem.W
+    assert loaded.grid == seen.grid == (2, 2)
+    assert torch.allclose(loaded.weight, seen.weight, rtol=1e-5)
+    assert fresh.well_posedness() == layer.well_posedness()
+    with torch.no_grad():
+        fresh(torch.randn(2, 3, 8, 8))
+    assert not torch.allclose(loaded.weight, seen.weight, rtol=1e-2)

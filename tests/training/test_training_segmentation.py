@@ -262,13 +262,13 @@ def test_void_pixels_count_for_nothing(scenes: Scenes) -> None:
 
 @pytest.mark.data
 @pytest.mark.slow
-@pytest.mark.skipif(not os.environ.get("GEQ_DATA"), reason="GEQ_DATA is not set: needs the real CamVid")
 @pytest.mark.parametrize("changes", [FCN, OPTEQ], ids=["fcn", "opteq"])
-def test_real_camvid(changes: dict[str, Any], tmp_path: Path) -> None:
+def test_real_camvid(changes: dict[str, Any], real_root: Path, tmp_path: Path) -> None:
     """A few steps on real images teach where the sky and the road are."""
     options = TrainOptions(
         **changes,
         data="camvid",
+        data_root=str(real_root),
         validation="official",
         train_size=64,
         batch_size=4,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -226,8 +227,15 @@ class Conv2d(Operator):
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Height and width of the last map seen (at first 8×8)."""
+        """Height and width of the last map seen, or of those that loaded weights saw (at first 8×8)."""
         return self._grid
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        # A certificate holds for one size of maps; the norm rule's direction is such a map.
+        direction = state_dict.get(f"{prefix}norm.direction")
+        if direction is not None and direction.dim() == 4 and direction.numel():
+            self._grid = (int(direction.shape[-2]), int(direction.shape[-1]))
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     @property
     def weight(self) -> Float[Tensor, "out in k k"]:
