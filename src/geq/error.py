@@ -1,4 +1,4 @@
-"""Every error that geq raises on purpose, and the two helpers that phrase them.
+"""Every error that geq raises on purpose, and the helpers that phrase them.
 
 A message says what must hold, then what came, then the usual fix.
 """
@@ -9,6 +9,9 @@ import difflib
 import inspect
 from collections.abc import Iterable
 from typing import Any
+
+LONGEST_LINE = 300
+"""Some libraries quote the whole of a damaged file."""
 
 
 class GeqError(Exception):
@@ -55,6 +58,16 @@ class MissingExtraError(GeqError, ImportError):
     @classmethod
     def naming(cls, package: str, extra: str, purpose: str) -> MissingExtraError:
         return cls(f"{purpose} needs {package}, which is not installed: pip install 'geq[{extra}]'")
+
+
+def first_line(problem: BaseException) -> str:
+    """What an error of another library says, for a message of ours: one line, and never a long one.
+
+    >>> first_line(ValueError("bad header\\nat byte 7")), len(first_line(ValueError("x" * 9999)))
+    ('bad header', 300)
+    """
+    line = (str(problem).strip() or type(problem).__name__).splitlines()[0]
+    return line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…"
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> OptionError:

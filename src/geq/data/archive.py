@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from geq.data.stream import BoundedStream
 from geq.durable import STORAGE
-from geq.error import DataError, GeqError
+from geq.error import DataError, GeqError, first_line
 
 LARGEST = 50 << 30
 """Bytes that an archive may unpack to."""
@@ -76,7 +76,9 @@ def _extract(archive: Path, target: Path, largest: int) -> None:
     except Exception as error:  # besides those of tarfile, those of three kinds of packing and of odd names
         if getattr(error, "errno", None) in STORAGE:
             raise  # the archive is right, there is no place for it
-        raise DataError(f"{archive} cannot be unpacked: {error}; remove it and fetch it again") from error
+        raise DataError(
+            f"{archive} cannot be unpacked: {first_line(error)}; remove it and fetch it again"
+        ) from error
 
 
 def _safe_name(member: tarfile.TarInfo, archive: Path) -> PurePosixPath:

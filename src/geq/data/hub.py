@@ -14,7 +14,7 @@ from torch import Tensor
 
 from geq.data.dataset import Indices, Split, Statistics, check_indices
 from geq.data.image import decode_image
-from geq.error import DataError, MissingExtraError, unknown_name
+from geq.error import DataError, MissingExtraError, first_line, unknown_name
 
 MEASURED = 1000
 """How many images, evenly spread, the statistics are measured on."""
@@ -72,7 +72,9 @@ def read_hub(
     try:
         stored = datasets.load_from_disk(str(folder))
     except Exception as error:  # the library raises its own and Arrow's errors alike
-        raise DataError(f"{folder} does not hold a dataset written by save_to_disk: {error}") from error
+        raise DataError(
+            f"{folder} does not hold a dataset written by save_to_disk: {first_line(error)}"
+        ) from error
     if isinstance(stored, datasets.DatasetDict):
         split_name = next((name for name in SPLIT_NAMES[split] if name in stored), None)
         if split_name is None:

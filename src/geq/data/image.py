@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import UInt8
 
-from geq.error import DataError, GeqError, MissingExtraError
+from geq.error import DataError, GeqError, MissingExtraError, first_line
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -93,7 +93,9 @@ def _explained(what: str) -> Iterator[None]:
             f"{what} is not an image that can be read: it has no known format; use PNG or JPEG"
         ) from error
     except Exception as error:  # decoders and conversions raise whatever the damage made them stumble over
-        raise DataError(f"{what} is not an image that can be read: {error}; remove or replace it") from error
+        raise DataError(
+            f"{what} is not an image that can be read: {first_line(error)}; remove or replace it"
+        ) from error
 
 
 def _rgb(picture: Image.Image, what: str) -> Image.Image:

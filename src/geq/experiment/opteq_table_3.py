@@ -93,7 +93,7 @@ EXPERIMENT = Experiment(
     ),
     scales={
         "smoke": smoke(FeatureSize(100)),
-        "small": small("cifar10", 4_000, 6, FeatureSize(), note="10 unrolled steps"),
+        "small": small("cifar10", 4_000, 6, FeatureSize(), note="10 unrolled steps", evaluate_every=6),
         "paper": paper("CIFAR-10, 200 epochs, 20 unrolled steps, one GPU for each run", FeatureSize()),
     },
     axes={f"α, {LABELS[row]}": {f"{row}-{alpha:g}": alpha for alpha in ALPHAS} for row in ROWS},

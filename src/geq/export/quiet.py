@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from geq.error import first_line
+
 TALKERS = ("torch.onnx", "torch.export", "torch.fx", "onnxscript", "onnx_ir")
 
 
@@ -30,4 +32,4 @@ def reason(problem: BaseException) -> str:
     """The first line of the error that others were made from."""
     while problem.__cause__ is not None:
         problem = problem.__cause__
-    return (str(problem).strip() or type(problem).__name__).splitlines()[0]
+    return first_line(problem)
