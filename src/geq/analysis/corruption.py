@@ -30,7 +30,7 @@ from geq.analysis.result import Result, Table, shown
 from geq.analysis.subject import Subject
 from geq.data.corruption import SEVERITIES, corrupt, corruption_names, read_cifar_c
 from geq.data.corruption.registry import ALL_GROUPS, known_names
-from geq.data.dataset import Dataset, Labelled, Split, Statistics
+from geq.data.dataset import Dataset, Derived, Labelled
 from geq.data.option import DatasetOptions
 from geq.data.protocol import first_classes, stratified
 from geq.durable import explained_write_errors
@@ -86,12 +86,11 @@ def mean_of_known(values: list[float]) -> float:
 
 
 @dataclass(frozen=True)
-class Corrupted:
+class Corrupted(Derived):
     """Chosen images of a dataset, corrupted when they are read; each by its number in the whole dataset, so
     that an image is the same in a sweep of few and in one of all.
     """
 
-    source: Labelled
     chosen: Int64[Tensor, "m"]
     corruption: str
     severity: int
@@ -100,18 +99,6 @@ class Corrupted:
     @property
     def name(self) -> str:
         return f"{self.source.name}/{self.corruption}/{self.severity}"
-
-    @property
-    def split(self) -> Split:
-        return self.source.split
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        return self.source.classes
-
-    @property
-    def statistics(self) -> Statistics:
-        return self.source.statistics
 
     def __len__(self) -> int:
         return len(self.chosen)

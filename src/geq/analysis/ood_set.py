@@ -15,7 +15,7 @@ from jaxtyping import Int64, UInt8
 from torch import Tensor
 
 from geq.analysis.subject import Subject
-from geq.data.dataset import Dataset, ImageDataset, Labelled, Split, Statistics
+from geq.data.dataset import Dataset, Derived, ImageDataset, Labelled, Statistics
 from geq.data.loader import seeded
 from geq.data.option import DatasetOptions
 from geq.data.protocol import stratified
@@ -89,10 +89,9 @@ def other_dataset(subject: Subject, name: str) -> Dataset:
 
 
 @dataclass(frozen=True)
-class Reshaped:
+class Reshaped(Derived):
     """A dataset at another size and with other channels: grey is repeated, colours become brightness."""
 
-    source: Labelled
     shape: Shape
 
     @property
@@ -100,20 +99,9 @@ class Reshaped:
         return f"{self.source.name} at {sized(self.shape)}"
 
     @property
-    def split(self) -> Split:
-        return self.source.split
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        return self.source.classes
-
-    @property
     def statistics(self) -> Statistics:
         channels = self.shape[0]
         return Statistics((0.5,) * channels, (0.5,) * channels)
-
-    def __len__(self) -> int:
-        return len(self.source)
 
     def batch(self, indices: Int64[Tensor, "b"]) -> tuple[UInt8[Tensor, "b c h w"], Int64[Tensor, "b"]]:
         images, labels = self.source.batch(indices)

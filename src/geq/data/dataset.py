@@ -75,6 +75,28 @@ class Labelled(Dataset, Protocol):
 
 
 @dataclass(frozen=True)
+class Derived:
+    """What a dataset that changes another one's images keeps of it; subclasses add ``name`` and ``batch``."""
+
+    source: Labelled
+
+    @property
+    def split(self) -> Split:
+        return self.source.split
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return self.source.classes
+
+    @property
+    def statistics(self) -> Statistics:
+        return self.source.statistics
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+
+@dataclass(frozen=True)
 class ImageDataset:
     """A dataset that fits memory: one array of bytes.
 
