@@ -86,9 +86,10 @@ def certificate(found: Explanation) -> Markup:
     unique = all(branch.certificate.unique is True for branch in found.branches)
     sentences = [existence(found.branches, unique), speed(found.branches)]
     if found.distance is not None:
-        sentences.append(
-            f"The computed state is within {100 * found.distance:.2g} % of the exact equilibrium."
-        )
+        # In a cascade the later ones are given what the earlier ones computed.
+        whose = "Each" if len(found.branches) > 1 else "The"
+        near = f"{100 * found.distance:.2g} % of the exact equilibrium for what it was given"
+        sentences.append(f"{whose} computed state is within {near}.")
     mark = element("strong", "Proved. " if unique else "Not proved. ")
     return element(
         "p", [mark, join(sentences, " ")], {"class": "certificate good" if unique else "certificate open"}

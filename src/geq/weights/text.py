@@ -236,8 +236,8 @@ def certificate(card: Card) -> str:
     return (
         "Proved from the weights alone, for every input: whether each equilibrium is the only one, and "
         "how fast plain iteration finds it. The last column bounds how far the computed states are from "
-        f"the equilibria, on {images} test images. Nothing of this says that a prediction is "
-        f"right.\n\n{table(columns, rows)}"
+        f"the equilibria for the inputs that they were given, on {images} test images. "
+        f"Nothing of this says that a prediction is right.\n\n{table(columns, rows)}"
     )
 
 
