@@ -25,6 +25,6 @@ def test_readme_shows_what_the_records_say() -> None:
     shown = rows(page.partition("## What holds")[2].partition("\n## ")[0])
     assert shown[:2] == made[:2]
     assert set(shown) <= set(made)
-    judged = [row for row in made if "GEQ table 1a" in row]
+    judged = [row for row in made if "GEQ table 1" in row and "| not run |" not in row]
     assert judged
     assert set(judged) <= set(shown), "the first table is shown whole, whatever came out"
