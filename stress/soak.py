@@ -1,8 +1,9 @@
 """A long training, whose memory must stay flat.
 
 The training is one that is useful anyway: a network that ships. Its process and those it starts are looked at
-every few seconds; the slope is fitted to what follows the first tenth, in which caches and pools fill. If it
-is not finished after some hours it is interrupted, as with Ctrl-C, and must then end as it says it does.
+every few seconds from the end of the first epoch on, when all is imported; the slope is fitted to what
+follows the first tenth of that, in which caches and pools fill. If it is not finished after some hours it is
+interrupted, as with Ctrl-C, and must then end as it says it does.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ INTERRUPTED = 130
 LIMIT = 20.0
 """MB per hour that may be noise: the allocator's, and of pages that the evaluation touches late."""
 
+ONCE = 30.0
+"""MB that an allocator may take at any time and keep: in a run of seconds a few of them are a steep slope."""
+
 
 def run(short: bool, seed: int) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
@@ -47,21 +51,21 @@ def soak(options: list[str], runs: Path, every: float, seed: int = 0, most: floa
             process.send_signal(signal.SIGINT)
             interrupted = True
         held = resident(process.pid)
-        if held:
+        if held and any(runs.glob("*/log.jsonl")):
             seconds.append(time.monotonic() - begun)
             megabytes.append(held / 1e6)
         time.sleep(every)
     said = process.communicate()[0]
     slope, margin = growth(seconds, megabytes)
     hours = (time.monotonic() - begun) / 3600
-    # A short run cannot tell a slope from noise; what it can show is that nothing grows beyond its margin.
+    watched, most_held = (seconds[-1] - seconds[0], max(megabytes)) if seconds else (0.0, 0.0)
     ended = process.returncode in ((0, INTERRUPTED) if interrupted else (0,))
-    flat = ended and slope - margin < LIMIT
+    flat = ended and (slope - margin < LIMIT or slope * watched / 3600 < ONCE)
     return Row(
         "training, memory over time",
         tried=1,
         survived=int(flat),
-        note=f"{hours:.2f} h, {max(megabytes):.0f} MB at most, slope {slope:+.1f} ± {margin:.1f} MB/h",
+        note=f"{hours:.2f} h, {most_held:.0f} MB at most, slope {slope:+.1f} ± {margin:.1f} MB/h",
         detail={
             "command": " ".join(["geq", "train", *options, "--seed", str(seed)]),
             "hours": hours,
@@ -94,6 +98,8 @@ def growth(seconds: list[float], megabytes: list[float]) -> tuple[float, float]:
 
     Neighbouring samples are nearly the same number, so they are averaged in twenty blocks first.
     """
+    if not seconds:
+        return float("nan"), float("nan")
     late = [(t / 3600, m) for t, m in zip(seconds, megabytes, strict=True) if t >= 0.1 * seconds[-1]]
     blocks = [block.mean(axis=0) for block in np.array_split(np.array(late), 20) if len(block)]
     if len(blocks) < 5:
