@@ -23,7 +23,7 @@ class InverseMultiquadric(geq.Similarity):
 SIMILARITIES: dict[str, Callable[[], geq.Similarity]] = {
     "linear": geq.Linear,
     "polynomial": lambda: geq.Polynomial(degree=2),
-    "polynomial-3": lambda: geq.Polynomial(degree=3, offset=0.5),
+    "polynomial-3": lambda: geq.Polynomial(degree=3, offset=0.5, width=2.0),
     "polynomial-literal": lambda: geq.Polynomial(degree=2, offset=0.0, averaged=False),
     "sigmoid": geq.Sigmoid,
     "sigmoid-literal": lambda: geq.Sigmoid(averaged=False),

@@ -131,6 +131,27 @@ def test_degree_must_be_at_least_two(degree: int) -> None:
         geq.Polynomial(degree)
 
 
+@pytest.mark.parametrize("width", [0.0, -1.0, float("nan")])
+def test_width_of_the_polynomial_must_be_positive(width: float) -> None:
+    with pytest.raises(geq.OptionError, match=f"width must be finite and positive: got {width}"):
+        geq.Polynomial(width=width)
+    with pytest.raises(geq.OptionError, match="width is of the mean: got 4"):
+        geq.Polynomial(averaged=False, width=4.0)
+
+
+def test_a_wide_polynomial_has_an_equilibrium_where_the_narrow_one_has_none() -> None:
+    """Without W, z = kv with k = 1 + ⟨v, z⟩/n = 1 + k·m/width for the mean m of v²: k = 1/(1 − m/width)."""
+    U, W = geq.Dense(1, 6, norm=geq.NoNorm()), geq.Dense(6, 2, norm=geq.NoNorm())
+    U.raw_weight.data.fill_(1.5)
+    W.raw_weight.data.zero_()
+    x = torch.ones(1, 1)
+    wide = geq.Equilibrium(geq.HiddenProblem(geq.Polynomial(width=4.0), W=W, U=U), tol=1e-6).eval()
+    torch.testing.assert_close(wide(x), torch.full((1, 6), 1.5 / (1 - 1.5**2 / 4)))
+    narrow = geq.Equilibrium(geq.HiddenProblem(geq.Polynomial(), W=W, U=U)).eval()
+    with pytest.raises(geq.ConvergenceError):
+        narrow(x)
+
+
 def test_value_must_give_one_number_per_sample() -> None:
     class PerEntry(geq.Similarity):
         def value(self, u: Tensor, v: Tensor) -> Tensor:
@@ -175,5 +196,5 @@ def test_derived_gradient_is_refused_where_it_would_be_zero() -> None:
 
 
 def test_repr_shows_the_options() -> None:
-    assert repr(geq.Polynomial(3)) == "Polynomial(degree=3, offset=1.0, averaged=True)"
+    assert repr(geq.Polynomial(3)) == "Polynomial(degree=3, offset=1.0, averaged=True, width=1)"
     assert repr(geq.Sigmoid(averaged=False)) == "Sigmoid(averaged=False)"

@@ -9,8 +9,16 @@ import pytest
 import torch
 
 import geq
-from geq.experiment.equilibrium_measurement import CutOff, Equilibria, Validated, cut_off
+from geq.experiment.equilibrium_measurement import (
+    CutOff,
+    Equilibria,
+    EvenWeights,
+    Validated,
+    cut_off,
+    even_weights,
+)
 from geq.model.network import Network
+from geq.problem.patch import to_patches
 from geq.training.callback.attention import AttentionStatistics
 from geq.training.ingredient import evaluation_loader, open_split
 from geq.training.probe import effective_rank, probe, summarise
@@ -92,6 +100,34 @@ def test_cut_off_evaluates_the_map_so_often(run: RunFolder) -> None:
         torch.testing.assert_close(model(images), whole)
     found = CutOff().measure(run)
     assert 0 <= found["cut_accuracy"] <= 100  # type: ignore[operator]
+
+
+def test_even_weights_pull_every_patch_by_the_mean_weight(run: RunFolder) -> None:
+    model, images = Network.from_pretrained(run.model), images_of(run, 32)
+    layer = model.equilibria()["branches.0"]
+    x = model.inputs_of_equilibria(images)["branches.0"]
+    z = layer.solve(x).value
+    before = layer.problem.inject(x)
+    u = before.W(z)
+    weights = before.similarity.attention(u)
+    assert weights.std() > 1e-3, "else even weights would change nothing"
+    pull = before.similarity.grad(u)
+    assert even_weights(model, images)
+    after = layer.problem.inject(x).similarity
+    assert (after.attention(u) == 1).all()
+    # Patch by patch: the old pull, with its own weight replaced by the mean.
+    size = layer.problem.similarity.patch, layer.problem.similarity.channel_split
+    alone = to_patches(pull, *size) / weights.unsqueeze(-1)
+    torch.testing.assert_close(to_patches(after.grad(u), *size), weights.mean() * alone, rtol=1e-3, atol=1e-5)
+    found = EvenWeights(images=32).measure(run)
+    assert 0 <= found["even_accuracy"] <= 100  # type: ignore[operator]
+
+
+def test_what_has_no_weights_loses_none(tmp_path: Path) -> None:
+    folder = saved_run(tmp_path, "run", model="mopteq_tiny", data="digits", validation=200)
+    assert EvenWeights(images=32).measure(folder) == {}
+    control = saved_run(tmp_path, "control", model="geq_tiny_control", data="digits", validation=200)
+    assert EvenWeights(images=32).measure(control)["even_loss"] == 0
 
 
 @pytest.mark.parametrize("count", [1, 4])

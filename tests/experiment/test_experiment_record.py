@@ -91,3 +91,12 @@ def test_many_writers(tmp_path: Path) -> None:
     found, complaints = read_records(path)
     assert sorted(one.seed for one in found) == list(range(40))
     assert complaints == []
+
+
+def test_two_commands_that_wait_for_one_run_put_its_record_there_once(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    for seed in (0, 1, 0):
+        add_record(path, record(seed))
+    assert [one.seed for one in read_records(path)[0]] == [0, 1]
+    add_record(path, record(0, cpu_seconds=1.0))  # the run made again, by another configuration or by hand
+    assert len(read_records(path)[0]) == 3

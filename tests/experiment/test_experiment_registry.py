@@ -119,7 +119,8 @@ def test_arms_are_trained_alike_and_matched(experiment: Experiment) -> None:
         assert {k: v for k, v in mapping.items() if k not in differing} == {
             k: v for k, v in mappings[0].items() if k not in differing
         }
-    assert all(expected_seconds(job.options) <= 600 for job in jobs)
+    for job in jobs:  # a monotone DEQ, at full resolution, is the one that takes longer
+        assert expected_seconds(job.options) <= (1000 if job.options.model == "mon_small" else 600)
 
 
 def test_trainings_are_shared() -> None:

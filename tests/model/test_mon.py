@@ -115,6 +115,23 @@ def test_the_resolvent_inverts() -> None:
     torch.testing.assert_close(cell.inject(x).constant.flatten(), 2 * 0.7 * resolvent @ drive.flatten())
 
 
+def test_the_step_of_peaceman_rachford_is_the_best_for_a_symmetric_operator() -> None:
+    """The factor of u ↦ (2V − I)u, from the eigenvalues of the assembled matrix."""
+    cell = make(PeacemanRachfordCell, gain=4.0, m=0.2)
+    with torch.no_grad():
+        cell.skew_gain.zero_()
+    operator = cell.monotone_operator(*SIZE)
+    bound = norm_upper_bound(operator).item()
+
+    def factor(step: float | None) -> float:
+        cell.step = step
+        return torch.linalg.eigvalsh(assembled(cell.split(operator).linear)).abs().max().item()
+
+    ours = factor(None)
+    assert ours <= (bound**0.5 - 0.2**0.5) / (bound**0.5 + 0.2**0.5) + 1e-12
+    assert all(ours < factor(times / bound) for times in (0.5, 1.0)), "the step 1/L of the general bound"
+
+
 @pytest.mark.parametrize("kind", CELLS)
 def test_evaluation_follows_the_weights(kind: type[MonotoneCell]) -> None:
     """What is kept between solves is right after every way to change the weights, the step and the size."""

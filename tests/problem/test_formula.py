@@ -38,7 +38,7 @@ def test_inner_product_kernels_on_vectors(kernel: str) -> None:
             "linear": 1.0,
             "polynomial-literal": 2 * product,
             "sigmoid-literal": 1 - math.tanh(product) ** 2,
-            "polynomial-3": (0.5 + product / n) ** 2,
+            "polynomial-3": (0.5 + product / (2 * n)) ** 2,
             "sigmoid": 1 - math.tanh(product / n) ** 2,
         }[kernel]
         expected[sample] = (W.T @ (W @ z[sample]) + factor * v).clamp_min(0)

@@ -23,7 +23,7 @@ TRAINED: dict[str, float] = {
     "dnn_small": 1.9,
     "deep_opteq_small": 2.1,
     "mdeq_small": 2.9,
-    "mon_small": 37.0,
+    "mon_small": 58.0,
     "node_small": 36.0,
     "fcn_camvid_small": 13.0,
     "opteq_camvid_small": 81.0,

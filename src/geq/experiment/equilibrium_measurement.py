@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from geq.cell.base import State
@@ -13,6 +14,7 @@ from geq.data.dataset import Dataset
 from geq.equilibrium import Equilibrium
 from geq.experiment.measurement import Metrics
 from geq.model.network import Network
+from geq.problem import PatchGaussian, ZeroGamma
 from geq.training.evaluation import evaluate
 from geq.training.fit import seed_everything
 from geq.training.ingredient import build_model, evaluation_loader, open_split
@@ -25,6 +27,13 @@ def held_out(folder: RunFolder) -> Dataset:
     """The validation images of a run; the test images of one that has none."""
     options = folder.options()
     return open_split(options, "val" if options.validation else "test")
+
+
+def first_held_out(folder: RunFolder, number: int) -> Tensor:
+    """The first of them as the network sees them."""
+    loader = evaluation_loader(held_out(folder), batch_size=number, statistics=folder.data().statistics)
+    images: Tensor = next(iter(loader))[0]
+    return images
 
 
 @dataclass(frozen=True)
@@ -48,9 +57,7 @@ class Equilibria:
     images: int = 256
 
     def measure(self, folder: RunFolder) -> Metrics:
-        options, dataset = folder.options(), held_out(folder)
-        loader = evaluation_loader(dataset, batch_size=self.images, statistics=folder.data().statistics)
-        images, _ = next(iter(loader))
+        options, images = folder.options(), first_held_out(folder, self.images)
         trained = Network.from_pretrained(folder.model)
         seed_everything(options.seed)
         fresh = build_model(options, folder.data())
@@ -124,3 +131,45 @@ def cut(layer: Equilibrium, evaluations: int) -> Callable[[Tensor], State]:
         return fn.state(z)
 
     return forward
+
+
+@dataclass(frozen=True)
+class EvenWeights:
+    """Accuracy in % when every patch has the mean weight β of its equilibrium, and what that loses.
+
+    The mean pull stays and the choice between patches goes, which is all that a Gaussian has over its γ = 0
+    control: where nothing is lost, the network does not use it.
+
+    Args:
+        images: first ones of the held-out images, for the mean.
+    """
+
+    images: int = 256
+
+    def measure(self, folder: RunFolder) -> Metrics:
+        model = Network.from_pretrained(folder.model)
+        loader = evaluation_loader(held_out(folder), statistics=folder.data().statistics)
+        with limited_threads(folder.options(), model):
+            whole = evaluate(model, loader).accuracy
+            if not even_weights(model, first_held_out(folder, self.images)):
+                return {}
+            even = evaluate(model, loader).accuracy
+        return {"even_accuracy": even, "even_loss": whole - even}
+
+
+@torch.no_grad()
+def even_weights(model: Network, images: Tensor) -> bool:
+    """Give every patch the mean weight that its equilibrium has on these images; False where none has any.
+
+    β̄dW_hW_hᵀ is the pull of the γ = 0 control whose W_h is √β̄ times as large.
+    """
+    branches, changed = probe(model, images), False
+    for name, layer in model.equilibria().items():
+        weights = branches[name].attention if name in branches else None
+        if weights is None or not isinstance(layer.problem.similarity, PatchGaussian):
+            continue
+        kernel = layer.problem.similarity
+        kernel.raw_projection.copy_(kernel.projection * weights.mean().sqrt())
+        kernel.gamma = ZeroGamma()
+        changed = True
+    return changed

@@ -11,7 +11,7 @@ The paper reports (accuracy in %, mean ± spread): ResNet-18 93.5 ± 0.2, ResNet
 
 from __future__ import annotations
 
-from geq.experiment.arm import ACCURACY, PARAMETERS, against_control, control, geq, mopteq, resnet18
+from geq.experiment.arm import ACCURACY, PARAMETERS, against_control, control, geq, mdeq, mopteq, resnet18
 from geq.experiment.claim import Claim
 from geq.experiment.experiment import Arm, Experiment
 from geq.experiment.recipe import paper, sizes, small, smoke
@@ -26,7 +26,7 @@ EXPERIMENT = Experiment(
     arms={
         "resnet": resnet18("paper/resnet18_cifar10"),
         "resnet50": Arm("ResNet-50", sizes(None, None, "paper/resnet50_cifar10")),
-        "mdeq": Arm("MDEQ", sizes("mdeq_tiny", "mdeq_small", "paper/mdeq_cifar10_10m")),
+        "mdeq": mdeq("paper/mdeq_cifar10_10m"),
         "mopteq": mopteq("paper/mopteq_cifar10_8m"),
         "control": control("paper/geq_cifar10_8m"),
         "geq_5m": Arm("GEQ (5M)", sizes(None, None, "paper/geq_cifar10_5m")),

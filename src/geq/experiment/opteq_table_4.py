@@ -2,7 +2,8 @@
 
     geq reproduce opteq-table-4 --scale small
 
-Time: 2 to 9 minutes of one core for a run at scale small; at scale paper two weeks of one GPU for a seed.
+Time: 1 to 3 minutes of one core for a run at scale small, a quarter of an hour for the monotone DEQ (at full
+resolution, with more evaluations the longer it is trained); at scale paper two weeks of one GPU for a seed.
 
 The paper reports (accuracy in %): Deep OptEq with 162k parameters 85.7 without regulariser, 86.0 with
 decorrelation†, 87.4 with HSIC*, with 1.4M and decorrelation* 91.0; Neural ODE (172k) 53.7, augmented 60.6;

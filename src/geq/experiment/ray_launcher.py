@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from geq.error import MissingExtraError, OptionError
+from geq.error import MissingExtraError, OptionError, one_line
 from geq.experiment.child import INTERRUPTED, arguments_for
 from geq.experiment.execution import cores
 from geq.experiment.plan import Work
@@ -55,9 +55,8 @@ class RayTask:
         except self.ray.exceptions.TaskCancelledError:
             code, output = INTERRUPTED, b""
         except self.ray.exceptions.RayError as problem:
-            reason = " ".join(str(problem).split())
-            code = DIED
-            output = f"geq: error: the cluster's task died ({type(problem).__name__}): {reason}\n".encode()
+            said = f"the cluster's task died ({type(problem).__name__}): {one_line(problem)}"
+            code, output = DIED, f"geq: error: {said}\n".encode()
         self.log.write_bytes(output)
         return int(code)
 
@@ -156,5 +155,6 @@ def connect(ray: Any, address: str | None) -> None:
         knock(address)
         ray.init(address=address, **quiet)
     except (OSError, RuntimeError, ValueError) as problem:
-        reason = " ".join(str(problem).split())
-        raise OptionError(f"no Ray cluster can be reached at {address} ({reason}): {advice}") from problem
+        raise OptionError(
+            f"no Ray cluster can be reached at {address} ({one_line(problem)}): {advice}"
+        ) from problem

@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from geq.analysis.result import finite
 from geq.document import parse_json, short
 from geq.durable import exclusively, explained_write_errors, remove_leftovers, write_durably
 from geq.error import CheckpointError, InputError
-from geq.model.config import from_json
+from geq.model.config import field_types, from_json
 
 FORMAT = 1
 
@@ -71,7 +71,7 @@ class Record:
         found = values.get("format")
         if found != FORMAT:
             raise InputError(f"a record of this version has format {FORMAT}: got {short(found)}")
-        names, hints = {item.name for item in fields(cls)}, get_type_hints(cls)
+        names, hints = {item.name for item in fields(cls)}, field_types(cls)
         for what, fault in (("misses", names - set(values)), ("has unknown fields", set(values) - names)):
             if fault:
                 raise InputError(f"the record {what}: {', '.join(sorted(fault))}")
@@ -124,7 +124,8 @@ def read_records(path: str | Path) -> tuple[list[Record], list[str]]:
 def add_record(path: Path, record: Record) -> None:
     """Put a record at the end of a file; lines that are there stay as they are, whatever they hold.
 
-    The file is replaced in one step, under a lock, so that several jobs of a cluster can write it.
+    The file is replaced in one step, under a lock, so that several jobs of a cluster can write it. A record
+    that another of them has put there already is not put there again.
     """
     safe = "The run itself is kept; call the same command again."
     with explained_write_errors(path, safe, "--results"):
@@ -134,4 +135,6 @@ def add_record(path: Path, record: Record) -> None:
             before = path.read_bytes() if path.exists() else b""
             if before and not before.endswith(b"\n"):
                 before += b"\n"  # someone's broken line must not swallow ours
-            write_durably(path, before + (record.line() + "\n").encode())
+            line = record.line().encode()
+            if line not in before.split(b"\n"):
+                write_durably(path, before + line + b"\n")

@@ -13,7 +13,7 @@ what the best of them has to reach. All have 44 to 51 thousand parameters.
 
 from __future__ import annotations
 
-from geq.experiment.arm import PARAMETERS
+from geq.experiment.arm import PARAMETERS, mdeq
 from geq.experiment.equilibrium_measurement import Equilibria
 from geq.experiment.experiment import Arm, Experiment, Metric
 from geq.experiment.measurement import Speed
@@ -70,7 +70,7 @@ EXPERIMENT = Experiment(
         "cascade": geq_arm("a cascade on maps of 16, 8 and 4"),
         "cascade-control": control_arm(label="the cascade, γ = 0"),
         "resnet": Arm("ResNet", sizes("resnet_tiny", "resnet_small", None)),
-        "mdeq": Arm("MDEQ", sizes("mdeq_tiny", "mdeq_small", None)),
+        "mdeq": mdeq(),
     },
     metrics=(VALIDATION, PARAMETERS, THROUGHPUT, FEEDBACK, EVALUATIONS),
     claims=(

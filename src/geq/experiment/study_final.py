@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from geq.experiment.arm import ACCURACY, PARAMETERS, against_control
-from geq.experiment.experiment import Arm, Experiment, Metric
+from geq.experiment.arm import ACCURACY, PARAMETERS, against_control, mdeq
+from geq.experiment.experiment import Experiment, Metric
 from geq.experiment.measurement import Corruption, Speed
-from geq.experiment.recipe import sizes, small, smoke
+from geq.experiment.recipe import small, smoke
 from geq.experiment.study import better, four_networks, geq_arm
 
 MEAN = Metric("corruption_accuracy", "mean of 19")
@@ -28,7 +28,7 @@ def final(data: str, title: str, opening: str) -> Experiment:
         source="study",
         opening=opening,
         arms={
-            "mdeq": Arm("MDEQ", sizes("mdeq_tiny", "mdeq_small", None)),
+            "mdeq": mdeq(),
             "sigmoid": geq_arm("sigmoid (OptEq)", "kernel=sigmoid", model="opteq_cascade_small"),
             **four_networks(),
         },

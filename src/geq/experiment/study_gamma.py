@@ -6,13 +6,17 @@ Time: about 4 minutes of one core for a run at scale small, half an hour for a s
 
 γ learned once for a branch, for each channel group, or for each patch; from the median of the distances at
 the equilibrium, as robust statistics sets the scale of the Welsch loss; as the paper sets it; and 0.
+'Lost by even weights' is what a trained network loses when all patches get the mean weight of its β: how much
+it relies on the choice between patches, which is what the Gaussian adds.
 """
 
 from __future__ import annotations
 
-from geq.experiment.equilibrium_measurement import Equilibria
-from geq.experiment.experiment import Experiment
+from geq.experiment.equilibrium_measurement import Equilibria, EvenWeights
+from geq.experiment.experiment import Experiment, Metric
 from geq.experiment.study import BETA, GROWTH, VALIDATION, better, control_arm, geq_arm, studied
+
+LOSS = Metric("even_loss", "lost by even weights", "points")
 
 EXPERIMENT = Experiment(
     name="study-gamma",
@@ -28,7 +32,7 @@ EXPERIMENT = Experiment(
         "paper": geq_arm("0.2/M, gradient through M", "gamma=paper"),
         "control": control_arm(),
     },
-    metrics=(VALIDATION, BETA, GROWTH),
+    metrics=(VALIDATION, LOSS, BETA, GROWTH),
     claims=(
         better("A γ for each channel group is better than one", "group", "learned"),
         better("A γ for each patch is better than one", "patch", "learned"),
@@ -37,5 +41,5 @@ EXPERIMENT = Experiment(
         better("Learned is better than the paper's", "learned", "paper"),
         better("Learned is better than γ = 0", "learned", "control"),
     ),
-    scales=studied("cifar10", 8_000, 6, Equilibria()),
+    scales=studied("cifar10", 8_000, 6, Equilibria(), EvenWeights()),
 )

@@ -87,7 +87,7 @@ class BranchConfig(DifferentiationConfig):
         gamma, gamma_value: the rule, and its number: γ ("fixed"), γM ("paper…"), γm ("median", with m at the
             equilibrium) or the start of γm ("learned", one for a branch; "…_group", for each channel group;
             "…_patch", for each patch).
-        degree: of the polynomial kernel.
+        degree, width: of the polynomial kernel.
         injection_scale: constant factor on the normalised Ux.
         norm, bound: norm rule of W, and the bound of all rules but "weight" and "none".
         tol, max_steps, memory: of the Anderson solver.
@@ -116,6 +116,7 @@ class BranchConfig(DifferentiationConfig):
     max_steps: int = field(default=50, kw_only=True)
     memory: int = field(default=5, kw_only=True)
     topology: Topology = field(default="parallel", kw_only=True, metadata=ADDED_LATER)
+    width: float = field(default=1.0, kw_only=True, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -212,7 +213,7 @@ class BranchConfig(DifferentiationConfig):
             return Equilibrium(problem, solver, gradient, self.tol, self.max_steps)
         kernels: dict[str, Similarity] = {
             "linear": Linear(),
-            "polynomial": Polynomial(self.degree),
+            "polynomial": Polynomial(self.degree, width=self.width),
             "sigmoid": Sigmoid(),
         }
         return OptEq2d(

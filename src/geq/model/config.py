@@ -30,6 +30,20 @@ ADDED_LATER = {"added_later": True}
 changes."""
 
 
+_FIELD_TYPES: dict[type, Mapping[str, Any]] = {}
+
+
+def field_types(kind: type) -> Mapping[str, Any]:
+    """The type of each field of a dataclass, kept: Python compiles the annotations anew when it is asked.
+
+    >>> field_types(NetworkConfig)["num_classes"]
+    <class 'int'>
+    """
+    if kind not in _FIELD_TYPES:
+        _FIELD_TYPES[kind] = types.MappingProxyType(get_type_hints(kind))
+    return _FIELD_TYPES[kind]
+
+
 @dataclass(frozen=True)
 class NetworkConfig:
     """The two facts that every network has; each family adds its own fields.
@@ -51,7 +65,7 @@ class NetworkConfig:
             )
         if self.num_classes < 1:
             raise OptionError(f"num_classes must be at least 1; got {self.num_classes}")
-        for name, kind in get_type_hints(type(self)).items():
+        for name, kind in field_types(type(self)).items():
             if get_origin(kind) is Literal and getattr(self, name) not in get_args(kind):
                 raise OptionError(
                     f"{name} must be one of {list(get_args(kind))}; got {getattr(self, name)!r}"
@@ -178,7 +192,7 @@ def _from_fields(expected: type, value: dict[str, Any], where: str) -> Any:
             f"{where} must be a {' or '.join(sorted(known)) or expected.__name__}; got {short(name)}"
         )
     kind = known[name]
-    hints = get_type_hints(kind)
+    hints = field_types(kind)
     fields = {item.name: item for item in dataclasses.fields(kind) if item.init}
     given = {key: entry for key, entry in value.items() if key != CLASS_KEY}
     for key in given:

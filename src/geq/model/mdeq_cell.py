@@ -34,6 +34,7 @@ Nothing is proved about existence or uniqueness.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -49,11 +50,11 @@ Map = Callable[[Tensor], Tensor]
 Scales = tuple[Tensor, ...]
 
 
-class UnitPart(nn.Module):
+class UnitPart(nn.Module, ABC):
     """A part of the map with normalised weights; ``bind`` computes them, once per solve."""
 
-    def bind(self, dtype: torch.dtype) -> Map:
-        raise NotImplementedError
+    @abstractmethod
+    def bind(self, dtype: torch.dtype) -> Map: ...
 
 
 class UnitConvolution(UnitPart):

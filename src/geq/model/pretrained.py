@@ -23,7 +23,7 @@ from torch import Tensor
 
 from geq.document import parse_json
 from geq.durable import write_durably
-from geq.error import CheckpointError, GeqError, first_line, unknown_name
+from geq.error import CheckpointError, GeqError, one_line, unknown_name
 from geq.model.allowance import no_larger_than
 from geq.model.config import NetworkConfig, from_json, to_json
 from geq.model.network import AnyNetwork, Network
@@ -229,7 +229,7 @@ def _read_weights(path: Path, aliases: Any) -> dict[str, Tensor]:
     except FileNotFoundError:
         raise CheckpointError(f"a saved model has a {WEIGHTS}; {path.parent} has none") from None
     except (SafetensorError, OSError, ValueError, RuntimeError, TypeError, KeyError) as problem:
-        raise CheckpointError(f"{path} is damaged or cut off: {first_line(problem)}") from problem
+        raise CheckpointError(f"{path} is damaged or cut off: {one_line(problem)}") from problem
     if not isinstance(aliases, dict) or not all(isinstance(name, str) for name in aliases.values()):
         raise CheckpointError(f"{CONFIG}: aliases must map names to names")
     for alias, name in aliases.items():

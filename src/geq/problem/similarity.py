@@ -13,6 +13,7 @@ One's own similarity needs only ``value``, one number per sample; its gradient i
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Literal
 
@@ -44,11 +45,11 @@ class Similarity(nn.Module, metaclass=CheckedOptions):
 
     acts_on: Literal["features", "state"] = "features"
 
+    @abstractmethod
     def value(
         self, u: Float[Tensor, "batch *map"], v: Float[Tensor, "batch *map"]
     ) -> Float[Tensor, " batch"]:
         """S(u, v), one number per sample."""
-        raise NotImplementedError
 
     def grad(
         self, u: Float[Tensor, "batch *map"], v: Float[Tensor, "batch *map"]
@@ -113,9 +114,9 @@ class InnerProduct(Similarity):
 
     acts_on = "state"
 
+    @abstractmethod
     def slope(self, product: Float[Tensor, " batch"], size: int) -> Tensor:
         """dS/d⟨v, u⟩ for each sample, where a sample has ``size`` entries."""
-        raise NotImplementedError
 
     def grad(
         self, u: Float[Tensor, "batch *map"], v: Float[Tensor, "batch *map"]
@@ -135,6 +136,9 @@ class Linear(InnerProduct):
     ) -> Float[Tensor, " batch"]:
         return per_sample(u * v)
 
+    def slope(self, product: Float[Tensor, " batch"], size: int) -> Tensor:
+        return torch.ones_like(product)
+
     def grad(
         self, u: Float[Tensor, "batch *map"], v: Float[Tensor, "batch *map"]
     ) -> Float[Tensor, "batch *map"]:
@@ -145,38 +149,47 @@ class Linear(InnerProduct):
 
 
 class Polynomial(InnerProduct):
-    """S = (n/d)(offset + ⟨v, z⟩/n)^d (+ ½‖Wz‖²), n the number of entries of a sample.
+    """S = (n/d)(offset + ⟨v, z⟩/n)^d (+ ½‖Wz‖²), n = ``width`` times the number of entries of a sample.
 
     GEQ table 4 prints ⟨v, z⟩^d, which is ``Polynomial(d, offset=0, averaged=False)``. There z = 0 is a fixed
     point at which every gradient vanishes, and random starts explode; hence the offset and the mean. With
-    them the gradient is (offset + ⟨v, z⟩/n)^{d−1} v, of the size of the linear kernel's. For d ≥ 3 the
+    them the gradient is (offset + ⟨v, z⟩/n)^{d−1} v, of the size of the linear kernel's. For d = 2 the
+    curvature is vvᵀ/n + WᵀW: a sample has an equilibrium for certain while the mean of its v² is below
+    ``width``·(1 − ‖W‖²), and an input of unit variance may exceed that where ``width`` is 1. For d ≥ 3 the
     objective is not bounded below: with inputs of unit variance there is no equilibrium, and the solver says
     so.
     """
 
-    def __init__(self, degree: int = 2, offset: float = 1.0, averaged: bool = True) -> None:
+    def __init__(
+        self, degree: int = 2, offset: float = 1.0, averaged: bool = True, width: float = 1.0
+    ) -> None:
         super().__init__()
         if degree < 2 or degree != int(degree):
             raise OptionError(
                 f"degree must be a whole number of at least 2: got {degree}; degree 1 is Linear()"
             )
+        if not (math.isfinite(width) and width > 0):
+            raise OptionError(f"width must be finite and positive: got {width}; the default is 1")
+        if not averaged and width != 1:
+            raise OptionError(f"width is of the mean: got {width} with averaged=False; leave it out")
         self.degree, self.offset, self.averaged = degree, float(offset), averaged
+        self.width = float(width)
 
     def value(
         self, u: Float[Tensor, "batch *map"], v: Float[Tensor, "batch *map"]
     ) -> Float[Tensor, " batch"]:
         if not self.averaged:
             return (self.offset + per_sample(u * v)) ** self.degree
-        size = max(1, math.prod(u.shape[1:]))
+        size = self.width * max(1, math.prod(u.shape[1:]))
         return (size / self.degree) * (self.offset + per_sample(u * v) / size) ** self.degree
 
     def slope(self, product: Float[Tensor, " batch"], size: int) -> Tensor:
         if not self.averaged:
             return self.degree * (self.offset + product) ** (self.degree - 1)
-        return (self.offset + product / size) ** (self.degree - 1)
+        return (self.offset + product / (self.width * size)) ** (self.degree - 1)
 
     def extra_repr(self) -> str:
-        return f"degree={self.degree}, offset={self.offset}, averaged={self.averaged}"
+        return f"degree={self.degree}, offset={self.offset}, averaged={self.averaged}, width={self.width:g}"
 
 
 class Sigmoid(InnerProduct):
@@ -215,8 +228,8 @@ class RadialSimilarity(Similarity):
     def bind(self, v: Float[Tensor, "batch *map"]) -> BoundRadial:
         return self.bind_observing(v, observe=self.training and torch.is_grad_enabled())
 
-    def bind_observing(self, v: Tensor, observe: bool) -> BoundRadial:
-        raise NotImplementedError
+    @abstractmethod
+    def bind_observing(self, v: Tensor, observe: bool) -> BoundRadial: ...
 
     def value(
         self, u: Float[Tensor, "batch *map"], v: Float[Tensor, "batch *map"]
@@ -233,32 +246,32 @@ class RadialSimilarity(Similarity):
         return -(feedback_norm**2), 0.0 if flat else PEAK_CURVATURE * feedback_norm**2
 
 
-class BoundRadial(BoundSimilarity):
+class BoundRadial(BoundSimilarity, ABC):
     """A radial similarity with γ known. ``distances`` and ``pull`` are what the two kernels differ in."""
 
     similarity: RadialSimilarity
     gamma: Tensor
 
+    @abstractmethod
     def distances(self, u: Tensor) -> Tensor:
         """q, ``(batch, patches)``."""
-        raise NotImplementedError
 
     def attention(self, u: Tensor) -> Tensor:
         """β = e^{−γq}, one weight per patch."""
         return torch.exp(-self.gamma * self.distances(u))
 
     @property
+    @abstractmethod
     def inputs(self) -> tuple[Tensor, ...]:
         """What ``grad`` depends on besides u, with its graph."""
-        raise NotImplementedError
 
+    @abstractmethod
     def product(self, u: Tensor, q: Tensor) -> Tensor:
         """∂grad/∂u·q, a symmetric product, in closed form and without a graph."""
-        raise NotImplementedError
 
+    @abstractmethod
     def pull_back(self, u: Tensor, y: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         """``grad(u)``, and the gradients of ⟨y, grad(u)⟩ in :attr:`inputs`, the first of which is v."""
-        raise NotImplementedError
 
     def reduced(self, gradient: Tensor) -> Tensor:
         """A gradient in γ, ``(batch, patches)`` or summed over the patches, summed to γ's own shape."""
