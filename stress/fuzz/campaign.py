@@ -1,7 +1,7 @@
 """All targets: a few thousand seeded mutations of each, or a million under atheris, one process each.
 
-The long form keeps one record per target in ``stress/record/fuzz``: a target whose record says that it is
-done is not run again, so the campaign can be stopped and called again.
+The long form takes all cores and keeps one record per target in ``stress/record/fuzz``: a target whose record
+says that it is done is not run again, so the campaign can be stopped and called again.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
@@ -36,8 +37,13 @@ PATIENCE = 300
 
 
 def run(short: bool, seed: int) -> Iterator[Row]:
-    for target in targets().values():
-        yield row(target, brief(target, seed) if short else lengthy(target, seed))
+    chosen = list(targets().values())
+    if short:
+        for target in chosen:
+            yield row(target, brief(target, seed))
+        return
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # each thread waits for a process
+        yield from map(row, chosen, pool.map(lambda target: lengthy(target, seed), chosen))
 
 
 def row(target: Target, found: dict[str, Any]) -> Row:

@@ -100,6 +100,7 @@ def main(arguments: list[str]) -> None:
 INSTRUMENTED = (
     *("geq.data.cifar", "geq.data.restricted", "geq.data.idx", "geq.data.archive", "geq.data.stream"),
     *("geq.data.folder", "geq.data.image", "geq.data.segmentation", "geq.data.corruption.cifar_c"),
+    "geq.data.hub",
     *("geq.app.picture", "geq.document", "geq.experiment.record", "geq.weights.card", "geq.weights.text"),
     *("geq.training.run", "geq.training.option", "geq.training.ingredient", "geq.training.checkpoint"),
     *("geq.analysis.part", "geq.analysis.result", "geq.export.onnx_file"),

@@ -20,6 +20,7 @@ MODULES = (
     "stress.fuzz.picture_target",
     "stress.fuzz.run_target",
     "stress.fuzz.model_target",
+    "stress.fuzz.hub_target",
 )
 """Each adds its targets when it is imported."""
 

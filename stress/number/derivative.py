@@ -29,8 +29,9 @@ GRADIENTS: dict[str, Gradient] = {
     "Unrolled": Unrolled(steps=12, damping=0.7),
 }
 LIMIT = {torch.float32: 2e-2, torch.float64: 1e-4}
-"""Of the distance to the reference, relative to its size: the state is found to a tolerance, a few entries of
-it lie at the kink of ReLU, and (I − J)⁻¹ magnifies both by up to 1/(1 − 0.95²) ≈ 10.
+"""Of the distance to the reference, relative to the size that `reference` says: the state is found to a
+tolerance, a few entries of it lie at the kink of ReLU, and (I − J)⁻¹ magnifies both by up to
+1/(1 − 0.95²) ≈ 10.
 """
 
 
@@ -103,11 +104,10 @@ def check(
         tally.add(case, Verdict.SAID, "no reference")
         return
     biggest = torch.finfo(x.dtype).max
-    for one, other in zip(found, wanted, strict=True):
+    for one, (other, size) in zip(found, wanted, strict=True):
         if other is None or float(other.abs().max()) > 1e-3 * biggest:
             continue
         one = torch.zeros_like(other) if one is None else one.double()
-        size = float(other.norm())
         far = float((one - other).norm())
         floor = other.numel() ** 0.5 * torch.finfo(x.dtype).tiny * max(1.0, 1 / torch.finfo(x.dtype).eps)
         if not far <= LIMIT[x.dtype] * size + floor:
@@ -116,8 +116,12 @@ def check(
     tally.add(case, Verdict.RIGHT)
 
 
-def reference(layer: Equilibrium, x: Tensor, z: Tensor, g: Tensor) -> list[Tensor | None]:
-    """The same derivatives with J as a matrix, in double precision."""
+def reference(layer: Equilibrium, x: Tensor, z: Tensor, g: Tensor) -> list[tuple[Tensor | None, float]]:
+    """The same derivatives with J as a matrix, in double precision, and the size to judge each by.
+
+    That is its norm; of a single number like γ, the sum uᵀ∂f/∂γ over all entries of the state, whose terms
+    may cancel, it is ‖u‖·‖∂f/∂γ‖, to which an error of u is in proportion.
+    """
     twin = copy.deepcopy(layer).double()
     x = x.double().requires_grad_()
     inputs = [x, *twin.parameters()]
@@ -126,7 +130,7 @@ def reference(layer: Equilibrium, x: Tensor, z: Tensor, g: Tensor) -> list[Tenso
         state: Any = twin.cell.initial_state(context)
         for _ in range(twin.gradient.steps):
             state = state + twin.gradient.damping * (twin.cell(state, context) - state)
-        return list(torch.autograd.grad(state, inputs, g, allow_unused=True))
+        return judged(torch.autograd.grad(state, inputs, g, allow_unused=True), {})
     twin.tol, twin.max_steps, twin.on_failure, twin.solver = 1e-11, 3000, "raise", Anderson()
     value = twin.solve(x.detach(), z.double()).value
     assert isinstance(value, Tensor)
@@ -134,13 +138,25 @@ def reference(layer: Equilibrium, x: Tensor, z: Tensor, g: Tensor) -> list[Tenso
     state = value.detach().requires_grad_()
     image = twin.cell(state, context)
     assert isinstance(image, Tensor)
+    numbers = [i for i, one in enumerate(inputs) if one.numel() == 1]
+    wrt = [state, *(inputs[i] for i in numbers)]
     rows = [
-        torch.autograd.grad(image, state, one.view_as(image), retain_graph=True, allow_unused=True)[0]
+        torch.autograd.grad(image, wrt, one.view_as(image), retain_graph=True, materialize_grads=True)
         for one in torch.eye(image.numel(), dtype=torch.float64)
     ]
-    jacobian = torch.stack([torch.zeros(image.numel()).double() if r is None else r.flatten() for r in rows])
+    jacobian, *columns = (torch.stack([one.flatten() for one in part]) for part in zip(*rows, strict=True))
     u = adjoint(twin.gradient, jacobian, g.flatten())
-    return list(torch.autograd.grad(image, inputs, u.view_as(image), allow_unused=True))
+    sizes = {i: float(u.norm() * column.norm()) for i, column in zip(numbers, columns, strict=True)}
+    return judged(torch.autograd.grad(image, inputs, u.view_as(image), allow_unused=True), sizes)
+
+
+def judged(
+    gradients: tuple[Tensor | None, ...], sizes: dict[int, float]
+) -> list[tuple[Tensor | None, float]]:
+    return [
+        (one, 0.0 if one is None else max(float(one.norm()), sizes.get(i, 0.0)))
+        for i, one in enumerate(gradients)
+    ]
 
 
 def adjoint(gradient: Gradient, jacobian: Tensor, g: Tensor) -> Tensor:

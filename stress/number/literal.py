@@ -136,7 +136,7 @@ def inner_product(kernel: Any, z: Tensor, v: Tensor) -> Tensor:
     size = z[0].numel() if kernel.averaged else 1
     product = (z * v).flatten(1).sum(1) / size
     if isinstance(kernel, Polynomial):
-        slope = (kernel.offset + product) ** (kernel.degree - 1)
+        slope = (kernel.offset + product / kernel.width) ** (kernel.degree - 1)
         slope = slope if kernel.averaged else kernel.degree * slope
     else:
         assert isinstance(kernel, Sigmoid)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+import struct
 from pathlib import Path
 
 import pytest
@@ -72,3 +74,18 @@ def test_what_is_not_such_a_dataset_is_refused(tmp_path: Path) -> None:
         load_dataset("hub", "train", root=tmp_path, folder="set")
     with pytest.raises(OptionError, match="needs the option folder"):
         load_dataset("hub", "train", root=tmp_path)
+
+
+def test_a_table_that_points_outside_of_its_file_is_refused(tmp_path: Path) -> None:
+    """Arrow maps it as it is; reading such a row would end the process."""
+    stored = make(3)
+    stored.save_to_disk(tmp_path / "set")  # type: ignore[attr-defined]
+    (path,) = (tmp_path / "set").glob("*.arrow")
+    content = path.read_bytes()
+    pictures = stored.cast_column("image", datasets.Image(decode=False))["image"]  # type: ignore[attr-defined]
+    ends = list(itertools.accumulate(len(one["bytes"]) for one in pictures))
+    offsets = struct.pack("<4i", 0, *ends)
+    assert content.count(offsets) == 1
+    path.write_bytes(content.replace(offsets, struct.pack("<4i", 0, *ends[:-1], 2**31 - 1)))
+    with pytest.raises(DataError, match=r"is damaged: .*; save it again"):
+        load_dataset("hub", "train", root=tmp_path, folder="set")

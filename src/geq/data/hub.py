@@ -14,7 +14,7 @@ from torch import Tensor
 
 from geq.data.dataset import Indices, Split, Statistics, check_indices
 from geq.data.image import decode_image
-from geq.error import DataError, MissingExtraError, first_line, unknown_name
+from geq.error import DataError, MissingExtraError, one_line, unknown_name
 
 MEASURED = 1000
 """How many images, evenly spread, the statistics are measured on."""
@@ -73,7 +73,7 @@ def read_hub(
         stored = datasets.load_from_disk(str(folder))
     except Exception as error:  # the library raises its own and Arrow's errors alike
         raise DataError(
-            f"{folder} does not hold a dataset written by save_to_disk: {first_line(error)}"
+            f"{folder} does not hold a dataset written by save_to_disk: {one_line(error)}"
         ) from error
     if isinstance(stored, datasets.DatasetDict):
         split_name = next((name for name in SPLIT_NAMES[split] if name in stored), None)
@@ -84,7 +84,13 @@ def read_hub(
         raise DataError(f"{folder} holds one set without splits, read as 'train': there is no {split!r}")
     image = _column(stored, image_column, datasets.Image, folder)
     label = _column(stored, label_column, datasets.ClassLabel, folder)
-    labels = torch.tensor(stored[label][:], dtype=torch.int64)
+    try:
+        # A damaged Arrow file is mapped into memory as it is: what its offsets point at is not looked at
+        # until it is read, and outside of the file that ends the process.
+        stored.data.validate(full=True)
+        labels = torch.tensor(stored[label][:], dtype=torch.int64)
+    except Exception as error:
+        raise DataError(f"{folder} is damaged: {one_line(error)}; save it again") from error
     names = stored.features[label].names
     if len(labels) == 0:
         raise DataError(f"{folder} has no images in {split!r}")
