@@ -83,3 +83,21 @@ def test_checked_options_leave_free_keywords_alone() -> None:
 def test_help_shows_the_options_of_a_constructor() -> None:
     assert list(inspect.signature(geq.Anderson).parameters) == ["memory", "mixing", "ridge"]
     assert "channels" in str(inspect.signature(geq.GEQ2d))
+
+
+@pytest.mark.parametrize(
+    ("base", "method"),
+    [
+        (geq.Cell, "forward"),
+        (geq.Penalty, "prox"),
+        (geq.Similarity, "value"),
+        (geq.GammaRule, "forward"),
+        (geq.Solver, "step"),
+    ],
+)
+def test_a_class_of_ones_own_that_lacks_a_method_is_refused_when_it_is_made(base, method):
+    class Unfinished(base):
+        pass
+
+    with pytest.raises(TypeError, match=f"abstract.*{method}"):
+        Unfinished()

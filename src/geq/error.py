@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+from abc import ABCMeta
 from collections.abc import Iterable
 from typing import Any
 
@@ -60,13 +61,13 @@ class MissingExtraError(GeqError, ImportError):
         return cls(f"{purpose} needs {package}, which is not installed: pip install 'geq[{extra}]'")
 
 
-def first_line(problem: BaseException) -> str:
+def one_line(problem: BaseException) -> str:
     """What an error of another library says, for a message of ours: one line, and never a long one.
 
-    >>> first_line(ValueError("bad header\\nat byte 7")), len(first_line(ValueError("x" * 9999)))
-    ('bad header', 300)
+    >>> one_line(ValueError("bad header\\nat byte 7")), len(one_line(ValueError("x" * 9999)))
+    ('bad header at byte 7', 300)
     """
-    line = (str(problem).strip() or type(problem).__name__).splitlines()[0]
+    line = " ".join(str(problem).split()) or type(problem).__name__
     return line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…"
 
 
@@ -85,8 +86,9 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> OptionError:
     return OptionError(f"unknown {kind} {name!r}{hint} (known: {listing or 'none'})")
 
 
-class CheckedOptions(type):
-    """Metaclass under which a misspelt keyword is an :class:`OptionError` that names the nearest one.
+class CheckedOptions(ABCMeta):
+    """Metaclass under which a misspelt keyword is an :class:`OptionError` that names the nearest one, and a
+    class that lacks an abstract method is not instantiated.
 
     Python's own ``TypeError`` neither belongs to this package nor, in most versions, helps.
     """

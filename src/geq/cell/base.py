@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 import torch
@@ -37,8 +38,8 @@ class Cell(nn.Module, metaclass=CheckedOptions):
         """Where a solve starts; zeros like the context unless overridden."""
         return torch.zeros_like(c)
 
-    def forward(self, z: Any, c: Any) -> State:
-        raise NotImplementedError
+    @abstractmethod
+    def forward(self, z: Any, c: Any) -> State: ...
 
     def settled(self, z: Any, c: Any) -> None:
         """Called with the equilibrium of each training solve: for statistics that a cell keeps."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -32,9 +33,9 @@ class ProximalCell(Cell):
     def settled(self, z: Any, c: Any) -> None:
         self.problem.settled(z, c)
 
+    @abstractmethod
     def attraction(self, z: Float[Tensor, "batch *state"], c: Any) -> Float[Tensor, "batch *state"]:
         """∇S(z; c)."""
-        raise NotImplementedError
 
     def forward(self, z: Float[Tensor, "batch *state"], c: Any) -> Float[Tensor, "batch *state"]:
         return self.problem.penalty.prox(self.attraction(z, c))

@@ -16,6 +16,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
+from geq.error import GeqError, one_line
+
 State = Literal["ok", "note", "problem"]
 
 PURPOSES: dict[str, str] = {
@@ -108,8 +110,8 @@ def solve_finding() -> Finding:
         layer(torch.ones(2, 4)).sum().backward()
     except Exception as problem:  # whatever a broken installation does is what is asked for
         hint = "install torch anew, as https://pytorch.org/get-started says for your machine"
-        reason = " ".join(str(problem).split())[:300]
-        return Finding("versions", "equilibrium", "problem", f"{type(problem).__name__}: {reason}", hint)
+        said = f"{type(problem).__name__}: {one_line(problem)}"
+        return Finding("versions", "equilibrium", "problem", said, hint)
     return Finding("versions", "equilibrium", "ok", "solved and differentiated")
 
 
@@ -222,7 +224,6 @@ def data() -> Iterator[Finding]:
         from geq.data.registry import dataset_names, load_dataset
         from geq.data.root import VARIABLE, data_root
         from geq.data.source import SOURCES
-        from geq.error import GeqError
     except (ImportError, OSError):
         return
     root = data_root()

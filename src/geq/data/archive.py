@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from geq.data.stream import BoundedStream
 from geq.durable import STORAGE
-from geq.error import DataError, GeqError, first_line
+from geq.error import DataError, GeqError, one_line
 
 LARGEST = 50 << 30
 """Bytes that an archive may unpack to."""
@@ -77,7 +77,7 @@ def _extract(archive: Path, target: Path, largest: int) -> None:
         if getattr(error, "errno", None) in STORAGE:
             raise  # the archive is right, there is no place for it
         raise DataError(
-            f"{archive} cannot be unpacked: {first_line(error)}; remove it and fetch it again"
+            f"{archive} cannot be unpacked: {one_line(error)}; remove it and fetch it again"
         ) from error
 
 

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import UInt8
 
 from geq.data.dataset import ImageDataset, Statistics
-from geq.error import DataError, first_line
+from geq.error import DataError, one_line
 
 FOLDERS = {
     "mnist": ("mnist", "MNIST/raw"),
@@ -110,9 +110,7 @@ def read_idx(path: Path, dimensions: int) -> UInt8[np.ndarray, "..."]:
                 raise DataError(f"{path} is empty: its header announces {shape}; fetch it again")
             content = _at_most(file, size + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(
-            f"{path} is damaged or cannot be read: {first_line(error)}; fetch it again"
-        ) from error
+        raise DataError(f"{path} is damaged or cannot be read: {one_line(error)}; fetch it again") from error
     if len(content) != size:
         longer = "more than" if len(content) > size else f"{len(content)} of"
         raise DataError(

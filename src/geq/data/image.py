@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import UInt8
 
-from geq.error import DataError, GeqError, MissingExtraError, first_line
+from geq.error import DataError, GeqError, MissingExtraError, one_line
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -94,7 +94,7 @@ def _explained(what: str) -> Iterator[None]:
         ) from error
     except Exception as error:  # decoders and conversions raise whatever the damage made them stumble over
         raise DataError(
-            f"{what} is not an image that can be read: {first_line(error)}; remove or replace it"
+            f"{what} is not an image that can be read: {one_line(error)}; remove or replace it"
         ) from error
 
 

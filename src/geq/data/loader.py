@@ -81,21 +81,21 @@ def _received(results: Iterator[Batch | GeqError]) -> Iterator[Batch]:
                 raise result
             yield result
     except (RuntimeError, ConnectionError, EOFError) as problem:
-        death = worker_death(problem)
-        if death is None and not isinstance(problem, RuntimeError) and not str(problem).startswith("Caught"):
-            death = _news() or _sentence(str(problem))  # the connection broke first
+        try:
+            death = _cause(problem)
+        except RuntimeError as told:  # torch's handler of signals raises in whatever is being done, once
+            death = worker_death(told)
         if death is None:
             raise
         raise WorkerDeath(death) from problem
 
 
-def _news() -> str | None:
-    """Wait for the signal that a worker has died: torch raises its error then, once, and better here."""
-    try:
-        time.sleep(NEWS)
-    except RuntimeError as told:
-        return worker_death(told)
-    return None
+def _cause(problem: Exception) -> str | None:
+    """A sentence on the worker that has died, if that is what ``problem`` comes of."""
+    if isinstance(problem, RuntimeError) or str(problem).startswith("Caught"):
+        return worker_death(problem)
+    time.sleep(NEWS)  # the connection broke first: the signal says more, and better raises here than later
+    return _sentence(str(problem))
 
 
 def worker_death(problem: BaseException) -> str | None:

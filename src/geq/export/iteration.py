@@ -8,6 +8,7 @@ solved by :func:`~geq.export.elimination.solve_positive`.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -24,14 +25,14 @@ from geq.solver.fixed_point import ABSOLUTE, BLOW_UP
 Memory = tuple[Tensor, ...]
 
 
-class Steps:
+class Steps(ABC):
     """A solver's step without side effects: what it remembers is a tuple of tensors of constant shape."""
 
-    def init(self, z: Float[Tensor, "batch size"]) -> Memory:
-        raise NotImplementedError
+    @abstractmethod
+    def init(self, z: Float[Tensor, "batch size"]) -> Memory: ...
 
-    def step(self, z: Tensor, fz: Tensor, residual: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
-        raise NotImplementedError
+    @abstractmethod
+    def step(self, z: Tensor, fz: Tensor, residual: Tensor, memory: Memory) -> tuple[Tensor, Memory]: ...
 
 
 @dataclass(frozen=True)

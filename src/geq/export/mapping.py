@@ -8,6 +8,7 @@ map that is iterated. They use the cell's own operators and penalties, whose eff
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor, nn
@@ -25,18 +26,18 @@ from geq.solver.state import State
 Context = tuple[Tensor, ...]
 
 
-class PlainMap(nn.Module):
+class PlainMap(nn.Module, ABC):
     """Base class: z ↦ T(z; context), all tensors."""
 
+    @abstractmethod
     def context(self, x: Tensor) -> Context:
         """What depends on the input only."""
-        raise NotImplementedError
 
-    def start(self, x: Tensor, context: Context) -> State:
-        raise NotImplementedError
+    @abstractmethod
+    def start(self, x: Tensor, context: Context) -> State: ...
 
-    def forward(self, z: State, context: Context) -> State:
-        raise NotImplementedError
+    @abstractmethod
+    def forward(self, z: State, context: Context) -> State: ...
 
     def state(self, z: State, context: Context) -> State:
         """The state of the cell, from what was iterated."""
@@ -74,15 +75,15 @@ class Feedback(nn.Module):
         return like.new_zeros(shape)
 
 
-class Attraction(nn.Module):
+class Attraction(nn.Module, ABC):
     """grad S(u, v), ∂S/∂u, of one kind of similarity; γ is found once per solve."""
 
     def scale(self, v: Tensor) -> Context:
         """What is fixed for a solve besides v: numbers, and tensors with the batch first."""
         return ()
 
-    def forward(self, u: Tensor, v: Tensor, *scale: Tensor) -> Tensor:
-        raise NotImplementedError
+    @abstractmethod
+    def forward(self, u: Tensor, v: Tensor, *scale: Tensor) -> Tensor: ...
 
 
 class InnerProductAttraction(Attraction):

@@ -14,7 +14,7 @@ import numpy
 import torch
 from torch import Tensor, nn
 
-from geq.error import DataError, MissingExtraError, OptionError, first_line
+from geq.error import DataError, MissingExtraError, OptionError, one_line
 from geq.export.check import MANY_STEPS, TIGHT, Agreement, Runner, compare
 from geq.export.description import Description
 from geq.export.place import put
@@ -98,7 +98,7 @@ def retuned(content: bytes, tolerance: float, max_steps: int) -> bytes:
     try:
         proto = onnx.load_model_from_string(content)
     except Exception as problem:  # protobuf's own class of errors is none of ours
-        raise DataError(f"this is not the content of an ONNX file: {first_line(problem)}") from problem
+        raise DataError(f"this is not the content of an ONNX file: {one_line(problem)}") from problem
     chosen = {"tolerance": tolerance, "max_steps": max_steps}
     for tensor in proto.graph.initializer:
         if tensor.name in chosen:

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from geq.error import first_line
+from geq.error import one_line
 
 TALKERS = ("torch.onnx", "torch.export", "torch.fx", "onnxscript", "onnx_ir")
 
@@ -29,7 +29,7 @@ def without_noise() -> Iterator[None]:
 
 
 def reason(problem: BaseException) -> str:
-    """The first line of the error that others were made from."""
+    """What the error says that others were made from, on one line."""
     while problem.__cause__ is not None:
         problem = problem.__cause__
-    return first_line(problem)
+    return one_line(problem)

@@ -9,6 +9,7 @@ statistics: β = e^{−γq} is the weight of a patch, 1/γ the scale beyond whic
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable
 
 import torch
@@ -25,6 +26,7 @@ class GammaRule(nn.Module, metaclass=CheckedOptions):
     def settled(self, q: Callable[[], Tensor]) -> None:
         """Called after each training solve with a function that computes q at the equilibrium."""
 
+    @abstractmethod
     def forward(self, q: Float[Tensor, "batch patches"], expected: Tensor, observe: bool) -> Tensor:
         """γ for this batch.
 
@@ -34,7 +36,6 @@ class GammaRule(nn.Module, metaclass=CheckedOptions):
                 seen.
             observe: whether running statistics follow this batch (a training solve) or are only read.
         """
-        raise NotImplementedError
 
 
 class FixedGamma(GammaRule):

@@ -7,6 +7,7 @@ convolution at its real spatial size, not of the reshaped kernel) by power itera
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -33,9 +34,9 @@ class NormRule(nn.Module, metaclass=CheckedOptions):
     def adopt(self, weight: Tensor) -> None:
         """Create what the rule has to learn or remember."""
 
+    @abstractmethod
     def forward(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Tensor:
         """The effective weight of an operator whose argument has ``shape`` (one sample, batch axis of 1)."""
-        raise NotImplementedError
 
 
 class NoNorm(NormRule):

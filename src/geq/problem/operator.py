@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -76,27 +77,27 @@ class Operator(nn.Module, metaclass=CheckedOptions):
             self.adopt_norm(OperatorNorm())
             self.role_decides_norm = False
 
-    def apply_weight(self, weight: Tensor, z: Tensor, bias: Tensor | None = None) -> Tensor:
-        raise NotImplementedError
+    @abstractmethod
+    def apply_weight(self, weight: Tensor, z: Tensor, bias: Tensor | None = None) -> Tensor: ...
 
-    def apply_adjoint(self, weight: Tensor, y: Tensor) -> Tensor:
-        raise NotImplementedError
+    @abstractmethod
+    def apply_adjoint(self, weight: Tensor, y: Tensor) -> Tensor: ...
 
+    @abstractmethod
     def weight_gradient(self, weight: Tensor, z: Tensor, y: Tensor) -> Tensor:
         """Gradient of ⟨y, Az⟩ in the weight."""
-        raise NotImplementedError
 
+    @abstractmethod
     def argument_shape(self, like: Tensor) -> tuple[int, ...]:
         """Shape of one argument, with a batch axis of 1, where ``like`` is any map on the same grid."""
-        raise NotImplementedError
 
     def arranged(self, maps: Tensor) -> Tensor:
         """``maps`` in the memory order in which this operator is fastest."""
         return maps
 
+    @abstractmethod
     def check(self, x: Tensor, channels: int, what: str) -> None:
         """Refuse a tensor whose shape does not fit, naming what must hold."""
-        raise NotImplementedError
 
     def bind(self, like: Tensor) -> LinearMap:
         """Effective weight for arguments on the grid and in the precision of ``like``."""
@@ -112,13 +113,13 @@ class Operator(nn.Module, metaclass=CheckedOptions):
         self.check(y, self.out_channels, f"the argument of the adjoint of {type(self).__name__}")
         return self.bind(y).adjoint(y)
 
+    @abstractmethod
     def norm_enclosure(self, budget: float = QUICK) -> Enclosure:
         """Bounds of ‖A‖ from both sides, for the effective weight (and the size of the last map seen).
 
         Args:
             budget: multiply-adds that the upper bound may take; see :mod:`geq.problem.enclosure`.
         """
-        raise NotImplementedError
 
     @torch.no_grad()
     def norm_upper_bound(self) -> Tensor:

@@ -8,6 +8,7 @@ gradient symmetric. The activation is σ = prox(·, 1); :mod:`geq.problem.activa
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 
 import torch
 from jaxtyping import Float
@@ -35,16 +36,16 @@ class Penalty(nn.Module, metaclass=CheckedOptions):
         """1ᵀf(z), one number per sample."""
         return per_sample(self.cost(z))
 
-    def prox(self, s: Float[Tensor, "batch *state"], step: float = 1.0) -> Float[Tensor, "batch *state"]:
-        raise NotImplementedError
+    @abstractmethod
+    def prox(self, s: Float[Tensor, "batch *state"], step: float = 1.0) -> Float[Tensor, "batch *state"]: ...
 
     def prox_(self, s: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
         """``prox(s)`` without a graph, in the memory of s where that is possible."""
         return self.prox(s)
 
+    @abstractmethod
     def slope(self, s: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
         """Derivative of ``prox(s, 1)``; between 0 and 1 because a prox is monotone and 1-Lipschitz."""
-        raise NotImplementedError
 
     def primitive(self, s: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
         """σ̃(s), an antiderivative of the activation σ = prox(·, 1), of every entry (OptEq, theorem 1).

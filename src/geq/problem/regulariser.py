@@ -12,6 +12,8 @@ regulariser needs one vector.
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -35,9 +37,9 @@ class FeatureRegulariser(nn.Module, metaclass=CheckedOptions):
         """L_z, a Lipschitz constant of ∇R; None where there is none or none is known."""
         return None
 
+    @abstractmethod
     def value(self, z: Float[Tensor, "batch *state"]) -> Float[Tensor, ""]:
         """R(Z), over all samples; a sum where these are independent."""
-        raise NotImplementedError
 
     def gradient(self, z: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
         """∇R(Z), with its graph wherever z has one."""

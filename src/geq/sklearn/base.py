@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -84,9 +85,9 @@ class EquilibriumEstimator(BaseEstimator, metaclass=CheckedOptions):
     classify: bool
     """Whether targets are classes."""
 
+    @abstractmethod
     def _layers(self) -> Layers:
         """The equilibrium, for tables and for images."""
-        raise NotImplementedError
 
     def _solving(self) -> dict[str, Any]:
         """The options that every equilibrium layer has."""

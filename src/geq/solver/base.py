@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -29,10 +30,11 @@ class Solver(Generic[Memory], metaclass=CheckedOptions):
     def check_tolerance(self, tol: float, dtype: torch.dtype) -> None:
         """Refuse a tolerance to which this solver cannot measure residuals in that precision."""
 
+    @abstractmethod
     def init(self, z: Float[Tensor, "batch size"]) -> Memory:
         """The memory before the first step from ``z``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def step(
         self,
         z: Float[Tensor, "batch size"],
@@ -45,7 +47,6 @@ class Solver(Generic[Memory], metaclass=CheckedOptions):
         The given memory is spent (it may have been updated in place); ``z``, ``fz`` and ``residual`` are not
         changed.
         """
-        raise NotImplementedError
 
 
 def check_range(owner: object, name: str, value: float, low: float, high: float) -> None:

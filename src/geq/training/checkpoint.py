@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from geq.durable import write_durably
-from geq.error import CheckpointError, first_line
+from geq.error import CheckpointError, one_line
 
 FORMAT = 1
 DIGEST = 32
@@ -96,7 +96,7 @@ class Checkpoint:
             check_content(body)
             state = torch.load(io.BytesIO(body), map_location="cpu", weights_only=True)
         except Exception as problem:  # torch lets out whatever it stumbles over
-            raise CheckpointError(f"{path} is not a checkpoint of geq: {first_line(problem)}") from problem
+            raise CheckpointError(f"{path} is not a checkpoint of geq: {one_line(problem)}") from problem
         expected = {item.name for item in fields(cls)}
         if isinstance(state, dict):
             state.setdefault("others", [])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal
 
 import torch
 
@@ -17,7 +17,7 @@ from geq.data.transform.default import Augment, default_transform
 from geq.data.transform.pixel import Normalize
 from geq.document import parse_json
 from geq.error import CheckpointError, OptionError, unknown_name
-from geq.model.config import STEPPED, NetworkConfig, from_json
+from geq.model.config import STEPPED, NetworkConfig, field_types, from_json
 from geq.model.differentiation import DifferentiationConfig
 from geq.model.network import Network
 from geq.model.registry import create_model, model_spec
@@ -57,7 +57,7 @@ class DataDescription:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], where: str) -> DataDescription:
-        numbers, hints = tuple[float, ...], get_type_hints(cls)
+        numbers, hints = tuple[float, ...], field_types(cls)
         kinds = {
             "name": str,
             "classes": hints["classes"],
@@ -100,7 +100,7 @@ def decoded(items: tuple[str, ...], target: type, what: str) -> dict[str, Any]:
     >>> decoded(("subset=10", "classes=known"), DatasetOptions, "data_override")
     {'subset': 10, 'classes': 'known'}
     """
-    hints = get_type_hints(target)
+    hints = field_types(target)
     result = {}
     for item in items:
         name, _, text = item.partition("=")

@@ -10,10 +10,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal
 
 from geq.error import CheckedOptions, CheckpointError, OptionError, unknown_name
-from geq.model.config import STEPPED, Differentiation, Regulariser, from_json
+from geq.model.config import STEPPED, Differentiation, Regulariser, field_types, from_json
 
 Augmentation = Literal["auto", "none", "shift", "crop_flip", "randaugment"]
 Precision = Literal["32", "bf16-mixed", "16-mixed", "64"]
@@ -358,7 +358,7 @@ class TrainOptions(
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], where: str = "options") -> TrainOptions:
         """The inverse, with every value checked; names that are not given keep their default."""
-        hints = get_type_hints(cls)
+        hints = field_types(cls)
         for name in values:
             if name not in hints:
                 raise unknown_name(f"option in {where}:", name, hints)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin
 
 from geq.document import parse_json, short
 from geq.error import CheckpointError
-from geq.model.config import from_json
+from geq.model.config import field_types, from_json
 from geq.model.shipped import CARD, shipped_folder, shipped_names
 
 
@@ -127,12 +127,12 @@ class Card:
 def _decoded(kind: Any, value: Any, where: str) -> Any:
     """``value`` as a dataclass, a list or a mapping of ``kind``, each part checked."""
     outer, inner = get_origin(kind), get_args(kind)
-    if is_dataclass(kind):
-        hints = get_type_hints(kind)
+    if isinstance(kind, type) and is_dataclass(kind):
+        hints = field_types(kind)
         if not isinstance(value, Mapping) or set(value) != set(hints):
             raise CheckpointError(f"{where} must state {', '.join(hints)}, and nothing else")
         parts = {name: _decoded(hint, value[name], f"{where}: {name}") for name, hint in hints.items()}
-        return kind(**parts)  # type: ignore[operator]
+        return kind(**parts)
     if outer is list:
         if not isinstance(value, list):
             raise CheckpointError(f"{where} must be a list; got {short(value)}")

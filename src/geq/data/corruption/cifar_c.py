@@ -22,7 +22,7 @@ from geq.data.corruption.registry import SEVERITIES, corrupt, corruption_names
 from geq.data.dataset import ImageDataset
 from geq.document import parse_json
 from geq.durable import exclusively, explained_write_errors, remove_leftovers, sync_folder, write_durably
-from geq.error import DataError, OptionError, first_line, unknown_name
+from geq.error import DataError, OptionError, one_line, unknown_name
 
 FOLDER = "CIFAR-10-C"
 MANIFEST, LABELS = "geq.json", "labels.npy"
@@ -191,7 +191,7 @@ def _array(path: Path) -> np.ndarray:
         raise DataError(f"{path} is missing: run 'geq data corrupt' or 'geq data fetch cifar10_c'") from error
     except Exception as error:  # a damaged header ends the reading in any way
         raise DataError(
-            f"{path} is not a whole array of numbers: {first_line(error)}; write or fetch it again"
+            f"{path} is not a whole array of numbers: {one_line(error)}; write or fetch it again"
         ) from error
     if array.dtype != np.uint8:
         raise DataError(f"{path} must hold unsigned bytes: got {array.dtype}")

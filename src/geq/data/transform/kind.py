@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 
 from jaxtyping import Float, Int64, UInt8
@@ -20,8 +21,8 @@ NewMasks = Int64[Tensor, "b new_h new_w"]
 class Transform(metaclass=CheckedOptions):
     """``transform(images, generator)`` for images alone, :meth:`with_masks` where each pixel has a label."""
 
-    def __call__(self, images: Images, generator: Generator) -> NewImages:
-        raise NotImplementedError
+    @abstractmethod
+    def __call__(self, images: Images, generator: Generator) -> NewImages: ...
 
     def with_masks(self, images: Images, masks: Masks, generator: Generator) -> tuple[NewImages, NewMasks]:
         """Moves masks along with images; a transform that cannot says so instead of leaving them behind."""
