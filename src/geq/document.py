@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import reprlib
+from functools import cache
 from typing import Any
 
 LARGEST_YAML = 1 << 18
 """Characters of a YAML file; one with every option of a run has two thousand."""
 DEEPEST = 20
-"""Lists in lists of a YAML file; options have lists of numbers."""
+"""Lists in lists of a YAML file, with what is in the innermost; options have lists of numbers."""
 
 
 def parse_json(text: str) -> Any:
@@ -49,23 +50,37 @@ def parse_yaml(text: str) -> Any:
             f"it has {len(text)} characters, more than the {LARGEST_YAML} of any file of options"
         )
     try:
-        depth = 0
-        for event in yaml.parse(text, yaml.SafeLoader):
-            depth += isinstance(event, yaml.CollectionStartEvent)
-            depth -= isinstance(event, yaml.CollectionEndEvent)
-            if depth > DEEPEST:  # PyYAML's time grows with the square of it
-                raise ValueError("it is nested too deeply")
-            if isinstance(event, yaml.AliasEvent):
-                raise ValueError(
-                    f"it refers to another place in itself (*{event.anchor}), which options do not need"
-                )
-        return yaml.safe_load(text)
+        return yaml.load(text, _plain_loader())
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except ValueError:
         raise
     except Exception as problem:  # beside its own errors, PyYAML lets out those of what it builds
         raise ValueError(" ".join(str(problem).split())) from problem
+
+
+@cache
+def _plain_loader() -> Any:
+    """PyYAML's loader of plain data, without references and depths."""
+    import yaml
+
+    class PlainLoader(yaml.SafeLoader):
+        depth = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                anchor = self.peek_event().anchor
+                raise ValueError(
+                    f"it refers to another place in itself (*{anchor}), which options do not need"
+                )
+            self.depth += 1
+            if self.depth > DEEPEST:  # PyYAML's time grows with the square of it
+                raise ValueError("it is nested too deeply")
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
+
+    return PlainLoader
 
 
 _SHORT = reprlib.Repr()

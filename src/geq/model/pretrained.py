@@ -20,6 +20,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from geq.document import parse_json
 from geq.durable import write_durably
@@ -77,7 +78,7 @@ def from_pretrained(
     weights = directory / WEIGHTS
     stored = _read_weights(weights, description["aliases"])
     # First an outline without numbers, so that a file cannot ask for more memory than its weights have.
-    with torch.device("meta"), no_larger_than(stored, weights):
+    with torch.device("meta"), WithoutDrawing(), no_larger_than(stored, weights):
         outline = _built(kind, config)
     _check_weights(outline.to(dtype).state_dict(), stored, weights)
     if _sha256(weights) != description["weights_sha256"]:
@@ -89,6 +90,17 @@ def from_pretrained(
     model.registry_name = description["model"]
     _load_weights(model, stored)
     return model.eval()
+
+
+class WithoutDrawing(TorchFunctionMode):
+    """Draws no numbers for tensors without memory: for these torch would import its compiler, two seconds."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func is Tensor.normal_ or getattr(func, "__module__", None) == torch.nn.init.__name__:
+            return args[0] if args else (kwargs or {})["tensor"]
+        return func(*args, **(kwargs or {}))
 
 
 def _built(kind: type[AnyNetwork], config: NetworkConfig) -> AnyNetwork:

@@ -104,7 +104,8 @@ def list_models(pattern: str = "*") -> list[str]:
 
 def family_class(family: str) -> type[Network]:
     """The class whose ``family`` is this word, for rebuilding saved models."""
-    list_models()
+    for module in FAMILIES:
+        _load(module)
     classes = {spec.network.family: spec.network for spec in _SPECS.values()}
     if family not in classes:
         raise unknown_name("model family", family, classes)
