@@ -32,6 +32,18 @@ def make(kind: type[MonotoneCell], gain: float = 1.0, m: float = 0.5, channels: 
     return cell
 
 
+@pytest.mark.parametrize(("stride", "image"), [(2, (6, 8)), (2, (5, 7)), (3, (7, 10))])
+def test_a_stride_spreads_the_states_over_the_image(stride: int, image: tuple[int, int]) -> None:
+    cell = PeacemanRachfordCell(2, 3, monotonicity=0.5, stride=stride).double()
+    x = torch.randn(2, 2, *image, dtype=torch.float64)
+    z = solve(cell, x)
+    # Without the border: every stride-th position of the plain injection, the first of them at the corner.
+    drive = F.conv2d(x, cell.injection.weight, cell.injection.bias, padding=1)[..., ::stride, ::stride]
+    inside = (..., slice(1, -1), slice(1, -1))
+    assert z[inside].shape == drive.shape == (2, 3, SIZE[0] - 2, SIZE[1] - 2)
+    assert (z[inside] - (feedback(cell, z)[inside] + drive).relu()).norm() <= 1e-9 * z.norm()
+
+
 def images(batch: int = 2) -> Tensor:
     return torch.randn(batch, 2, SIZE[0] - 2, SIZE[1] - 2, dtype=torch.float64)
 
@@ -314,7 +326,14 @@ def test_a_half_precision_module_solves_in_single() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"channels": 0}, {"pool": 9}, {"monotonicity": 0.0}, {"step": -1.0}],
+    [
+        {"channels": 0},
+        {"pool": 9},
+        {"stride": 0},
+        {"stride": 4, "pool": 3},
+        {"monotonicity": 0.0},
+        {"step": -1.0},
+    ],
 )
 def test_impossible_options_are_refused(options: dict) -> None:
     with pytest.raises(OptionError):

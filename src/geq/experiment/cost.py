@@ -79,6 +79,8 @@ def factor(options: TrainOptions) -> float:
         result /= 4
     if options.model.startswith("mon_") and "tol=0.01" in options.override:
         result *= 0.77
+    if options.model.startswith("mon_") and "stride=2" in options.override:
+        result *= 0.25
     if any(item.startswith("image_size=64") for item in options.data_override):
         result *= 4
     return result

@@ -2,8 +2,8 @@
 
     geq reproduce opteq-table-4 --scale small
 
-Time: 1 to 3 minutes of one core for a run at scale small, a quarter of an hour for the monotone DEQ (at full
-resolution, with more evaluations the longer it is trained); at scale paper two weeks of one GPU for a seed.
+Time: 1 to 6 minutes of one core for a run at scale small; at scale paper two weeks of one GPU for a seed. At
+scale small the monotone DEQ works on every second pixel, Deep OptEq on every fourth.
 
 The paper reports (accuracy in %): Deep OptEq with 162k parameters 85.7 without regulariser, 86.0 with
 decorrelation†, 87.4 with HSIC*, with 1.4M and decorrelation* 91.0; Neural ODE (172k) 53.7, augmented 60.6;
@@ -20,7 +20,7 @@ from geq.experiment.recipe import paper, small, smoke
 
 KEY = ACCURACY.key
 PRESET = "paper/opteq_cifar10_162k"
-LOOSE = ["tol=0.01", "gradient_tol=0.01"]
+LOOSE = ["stride=2", "tol=0.01", "gradient_tol=0.01"]
 
 
 def baseline(label: str, model: str, small: str | None, tiny: str | None, override: list[str]) -> Arm:
@@ -84,7 +84,7 @@ EXPERIMENT = Experiment(
             "cifar10",
             3_000,
             5,
-            note="10 unrolled steps; monotone DEQ to a residual of 1e-2, Neural ODE in one step of RK4",
+            note="10 unrolled steps; monotone DEQ on every second pixel and to a residual of 1e-2, Neural ODE in one step of RK4",
             evaluate_every=6,  # at the end only: test images cost a monotone DEQ two minutes
         ),
         "paper": paper("CIFAR-10, 200 epochs, one GPU for each run"),

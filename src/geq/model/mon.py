@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from geq.equilibrium import Equilibrium
 from geq.error import InputError, OptionError
 from geq.gradient import Implicit
-from geq.model.config import NetworkConfig
+from geq.model.config import ADDED_LATER, NetworkConfig
 from geq.model.cost import multiply_adds
 from geq.model.mon_cell import ForwardBackwardCell, MonotoneCell, PeacemanRachfordCell
 from geq.model.network import Network
@@ -48,7 +48,8 @@ class MonConfig(NetworkConfig):
         steps (it slows down with ‖I − W‖/m, forward-backward with its square) and one inverse per frequency.
     monotonicity: m, above 0.
     step: α of the splitting; None for its own rule.
-    pool: side of the averaged squares before the linear head.
+    stride: of U: the state has one position for each of its steps on the image.
+    pool: side of the averaged squares of the state before the linear head.
     tol, max_steps, memory: of the Anderson solver.
     gradient_tol, gradient_steps: tolerance and most products of the adjoint system.
     """
@@ -65,13 +66,24 @@ class MonConfig(NetworkConfig):
     memory: int = field(default=5, kw_only=True)
     gradient_tol: float = field(default=1e-4, kw_only=True)
     gradient_steps: int = field(default=100, kw_only=True)
+    stride: int = field(default=1, kw_only=True, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.channels < 1:
             raise OptionError(f"channels must be positive; got {self.channels}")
-        if not 1 <= self.pool <= min(self.input_shape[1:]):
-            raise OptionError(f"pool must lie between 1 and the side of the image; got {self.pool}")
+        if self.stride < 1:
+            raise OptionError(f"stride must be at least 1; got {self.stride}")
+        if not 1 <= self.pool <= min(self.state_size):
+            raise OptionError(
+                f"pool must lie between 1 and the side of the state, {min(self.state_size)}; got {self.pool}"
+            )
+
+    @property
+    def state_size(self) -> tuple[int, int]:
+        """Height and width of z."""
+        _, height, width = self.input_shape
+        return -(-height // self.stride), -(-width // self.stride)
 
 
 class Mon(Network):
@@ -94,15 +106,17 @@ class Mon(Network):
 
     def __init__(self, config: MonConfig) -> None:
         super().__init__(config)
-        in_channels, height, width = config.input_shape
         splitting = SPLITTINGS[config.splitting]
         self.equilibrium = Equilibrium(
-            splitting(in_channels, config.channels, config.monotonicity, config.step),
+            splitting(
+                config.input_shape[0], config.channels, config.monotonicity, config.step, config.stride
+            ),
             Anderson(config.memory),
             Implicit(config.gradient_tol, config.gradient_steps),
             config.tol,
             config.max_steps,
         )
+        height, width = config.state_size
         positions = (height // config.pool) * (width // config.pool)
         self.head = nn.Linear(config.channels * positions, config.num_classes)
 

@@ -80,10 +80,16 @@ class MonotoneCell(Cell):
         in_channels, channels: of the input x and of the state z.
         monotonicity: m, above 0.
         step: α; None for the rule of the splitting.
+        stride: of U.
     """
 
     def __init__(
-        self, in_channels: int, channels: int, monotonicity: float = 1.0, step: float | None = None
+        self,
+        in_channels: int,
+        channels: int,
+        monotonicity: float = 1.0,
+        step: float | None = None,
+        stride: int = 1,
     ) -> None:
         super().__init__()
         if not monotonicity > 0:
@@ -93,8 +99,8 @@ class MonotoneCell(Cell):
         if step is not None and not step > 0:
             raise OptionError(f"step must be above 0, or None for the rule: got {step}")
         self.monotonicity, self.step = monotonicity, step
-        # Zeros around the image and the border around the state: two pixels on each side.
-        self.injection = nn.Conv2d(in_channels, channels, 3, padding=1 + BORDER)
+        # Zeros around the image and the border around the state: without a stride two pixels on each side.
+        self.injection = nn.Conv2d(in_channels, channels, 3, stride, padding=1 + stride * BORDER)
         self.symmetric = nn.Parameter(torch.empty(channels, channels, 3, 3))
         self.skew = nn.Parameter(torch.empty(channels, channels, 3, 3))
         self.symmetric_gain = nn.Parameter(torch.ones(()))
