@@ -26,7 +26,7 @@ EXPERIMENT = Experiment(
     arms={
         "resnet": resnet18("paper/resnet18_cifar10"),
         "resnet50": Arm("ResNet-50", sizes(None, None, "paper/resnet50_cifar10")),
-        "mdeq": mdeq("paper/mdeq_cifar10_10m"),
+        "mdeq": mdeq("cifar10", "paper/mdeq_cifar10_10m"),
         "mopteq": mopteq("paper/mopteq_cifar10_8m"),
         "control": control("paper/geq_cifar10_8m"),
         "geq_5m": Arm("GEQ (5M)", sizes(None, None, "paper/geq_cifar10_5m")),

@@ -26,7 +26,7 @@ EXPERIMENT = Experiment(
     arms={
         "resnet": resnet18("paper/resnet18_cifar100"),
         "resnet50": Arm("ResNet-50", sizes(None, None, "paper/resnet50_cifar100")),
-        "mdeq": mdeq("paper/mdeq_cifar100_10m"),
+        "mdeq": mdeq("cifar100", "paper/mdeq_cifar100_10m"),
         "mopteq": mopteq("paper/mopteq_cifar100_8m"),
         "control": control("paper/geq_cifar100_8m"),
         "geq_5m": Arm("GEQ (5M)", sizes(None, None, "paper/geq_cifar100_5m")),

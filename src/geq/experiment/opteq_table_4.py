@@ -20,7 +20,7 @@ from geq.experiment.recipe import paper, small, smoke
 
 KEY = ACCURACY.key
 PRESET = "paper/opteq_cifar10_162k"
-LOOSE = ["stride=2", "tol=0.01", "gradient_tol=0.01"]
+SMALL_MON = ["stride=2", "pool=2", "tol=0.01", "gradient_tol=0.01"]
 
 
 def baseline(label: str, model: str, small: str | None, tiny: str | None, override: list[str]) -> Arm:
@@ -57,7 +57,7 @@ EXPERIMENT = Experiment(
         ),
         "node": baseline("Neural ODE", "node_cifar_172k", "node_small", "node_tiny", ["steps=1"]),
         "augmented": baseline("augmented Neural ODE", "node_augmented_cifar_172k", None, None, []),
-        "mon": baseline("monotone DEQ", "mon_cifar_172k", "mon_small", "mon_tiny", LOOSE),
+        "mon": baseline("monotone DEQ", "mon_cifar_172k", "mon_small", "mon_tiny", SMALL_MON),
         "mon_large": baseline("monotone DEQ (854k)", "mon_cifar_854k", None, None, []),
     },
     metrics=(ACCURACY, PARAMETERS),

@@ -70,7 +70,7 @@ EXPERIMENT = Experiment(
         "cascade": geq_arm("a cascade on maps of 16, 8 and 4"),
         "cascade-control": control_arm(label="the cascade, γ = 0"),
         "resnet": Arm("ResNet", sizes("resnet_tiny", "resnet_small", None)),
-        "mdeq": mdeq(),
+        "mdeq": mdeq("cifar10"),
     },
     metrics=(VALIDATION, PARAMETERS, THROUGHPUT, FEEDBACK, EVALUATIONS),
     claims=(

@@ -28,7 +28,7 @@ def final(data: str, title: str, opening: str) -> Experiment:
         source="study",
         opening=opening,
         arms={
-            "mdeq": mdeq(),
+            "mdeq": mdeq(data),
             "sigmoid": geq_arm("sigmoid (OptEq)", "kernel=sigmoid", model="opteq_cascade_small"),
             **four_networks(),
         },
