@@ -12,7 +12,7 @@ from typing import Any
 from geq.experiment.claim import Claim
 from geq.experiment.equilibrium_measurement import Validated
 from geq.experiment.experiment import Arm, Measurement, Metric, Scale
-from geq.experiment.recipe import SMALL, sizes, smoke
+from geq.experiment.recipe import SMALL, sizes, small, smoke
 
 VALIDATION = Metric("validation_accuracy", "validation")
 FEEDBACK = Metric("feedback", "‖Wz‖/‖Ux + b‖", "", 3)
@@ -80,6 +80,11 @@ def studied(
         "smoke": smoke(*found),
         "small": Scale(recipe, f"{said}; {note}" if note else said, found, seeds=3),
     }
+
+
+def finalists(data: str, *measurements: Measurement, note: str) -> Scale:
+    """What test images judge, once and at the end: longer trainings, on more images than the others."""
+    return small(data, 12_000, 8, *measurements, note=note, evaluate_every=8)
 
 
 def better(text: str, one: str, other: str, metric: Metric = VALIDATION, **changes: Any) -> Claim:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from geq.experiment.arm import ACCURACY, PARAMETERS, against_control, mdeq
 from geq.experiment.experiment import Experiment, Metric
 from geq.experiment.measurement import Corruption, Speed
-from geq.experiment.recipe import small, smoke
-from geq.experiment.study import better, four_networks, geq_arm
+from geq.experiment.recipe import smoke
+from geq.experiment.study import better, finalists, four_networks, geq_arm
 
 MEAN = Metric("corruption_accuracy", "mean of 19")
 GROUPS = {
@@ -48,6 +48,6 @@ def final(data: str, title: str, opening: str) -> Experiment:
         ),
         scales={
             "smoke": smoke(Corruption(limit=20), Speed(images=64, repeats=1)),
-            "small": small(data, 20_000, 8, Corruption(limit=500), Speed(), note="500 test images corrupted"),
+            "small": finalists(data, Corruption(limit=300), Speed(), note="300 test images corrupted"),
         },
     )

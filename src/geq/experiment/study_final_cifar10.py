@@ -2,8 +2,8 @@
 
     geq reproduce study-final-cifar10 --scale small
 
-Time: 5 to 9 minutes of one core for a training at scale small, of which those of the ResNet and the MDEQ are
-shared with geq-table-1a, and about 3 minutes for the corruptions of a run.
+Time: 4 to 6 minutes of one core for a training at scale small, and about 2 minutes for the corruptions of a
+run.
 
 Nothing was chosen by these test images: what the earlier questions decided, they decided by others.
 """
