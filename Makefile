@@ -26,6 +26,7 @@ stress: .venv ## attacks on everything, the short form: what was tried, what was
 
 oldest: .venv ## the fast tests with the oldest versions that the metadata allows (torch stays; warnings of old libraries are no errors)
 	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet --upgrade pip
 	.venv-oldest/bin/python -m pip install --quiet torch==2.13.0
 	$(BIN)/python tests/reliability/oldest.py > .venv-oldest/constraints.txt
 	.venv-oldest/bin/python -m pip install --quiet --constraint .venv-oldest/constraints.txt --editable '.[dev]'
