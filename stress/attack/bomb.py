@@ -103,6 +103,17 @@ def jpeg(width: int, height: int) -> bytes:
     return bytes(raw)
 
 
+def webp(width: int, height: int) -> bytes:
+    """A picture of one colour, which takes no bit for a pixel: 38 bytes, whatever its size."""
+    buffer = io.BytesIO()
+    Image.new("RGBA", (8, 8), (9, 9, 9, 9)).save(buffer, "WEBP", lossless=True)
+    raw = bytearray(buffer.getvalue())
+    at = raw.index(b"VP8L") + 9
+    (bits,) = struct.unpack_from("<I", raw, at)
+    struct.pack_into("<I", raw, at, bits >> 28 << 28 | height - 1 << 14 | width - 1)
+    return bytes(raw)
+
+
 def npy(ground: Ground) -> None:
     """An array that announces a terabyte."""
     header = b"{'descr': '|u1', 'fortran_order': False, 'shape': (5, 1000000, 70000, 3), }"
@@ -127,6 +138,7 @@ CASES = (
     Case("PNG that announces 2^62 pixels", image(png((1 << 31) - 1, (1 << 31) - 1, 0))),
     Case("PNG that announces 60 megapixels and holds a row", image(png(10000, 6000, 1)), harmless=True),
     Case("PNG with a comment of 200 MB", image(png_text(200 << 20)), harmless=True),
+    Case("WebP of 60 megapixels in 38 bytes", image(webp(10000, 6000))),
     Case("JPEG of 4 gigapixels", image(jpeg(65535, 65535))),
     Case("upload of 400 megapixels", upload(png(20000, 20000, 1))),
     Case("upload of 11 MB", upload(bytes(11 << 20))),

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from stress.attack.bomb import webp
 
 from geq.data.image import decode_image, read_image, read_mask
 from geq.error import DataError
@@ -90,6 +91,19 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
             read_image(tmp_path / name)
     with pytest.raises(DataError, match=r"none\.png is missing"):
         read_image(tmp_path / "none.png")
+
+
+def test_a_large_picture_needs_bytes(tmp_path: Path) -> None:
+    """A WebP of one colour can have any size in 38 bytes, and unpacking it took a gigabyte."""
+    (tmp_path / "large.webp").write_bytes(webp(4100, 4000))
+    with pytest.raises(DataError, match=r"announces 4100 × 4000 pixels in \d+ bytes"):
+        read_image(tmp_path / "large.webp")
+    (tmp_path / "fair.webp").write_bytes(webp(900, 800))
+    assert read_image(tmp_path / "fair.webp", 8).shape == (8, 8, 3)
+    (tmp_path / "large.webp").write_bytes(
+        webp(4100, 4000) + bytes(4100 * 4)
+    )  # what follows the picture is ignored
+    assert read_image(tmp_path / "large.webp", 8).shape == (8, 8, 3)
 
 
 def test_bytes_are_read_like_files(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Reads one image or mask from a file, with what can be wrong with it said in words.
 
 Documented conversions: grey, palette, CMYK and 16-bit images become 8-bit RGB, and transparency is laid on
-black. A picture of more than :data:`MAX_PIXELS` is refused before it is unpacked.
+black. A picture of more than :data:`MAX_PIXELS`, or a large one in far too few bytes, is refused before it is
+unpacked.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 MAX_PIXELS = 64_000_000
 """Larger than any photograph of the datasets here (Cityscapes: 2 million, ImageNet's largest: 38 million)."""
+FREE_PIXELS, PIXELS_PER_BYTE = 16_000_000, 1000
+"""Beyond so many pixels a file must have a byte for each thousand. Photographs have twenty times that; a WebP of
+one colour has none to speak of, and unpacking it takes 16 bytes for each pixel."""
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "PPM", "TIFF")
 """Pillow knows dozens of formats, some of which start other programs (EPS: Ghostscript); these do not."""
 SUFFIXES = (".jpeg", ".jpg", ".png", ".webp", ".bmp", ".ppm", ".tif", ".tiff")
@@ -67,11 +71,13 @@ def _open(source: Path | io.BytesIO, what: str) -> Image.Image:
     file = source.open("rb") if isinstance(source, Path) else source
     with file, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow warns of size and of metadata; size is judged here
+        size = file.seek(0, io.SEEK_END)
+        file.seek(0)
         picture = Image.open(file, formats=FORMATS)
-        if picture.width * picture.height > MAX_PIXELS:
+        if picture.width * picture.height > min(MAX_PIXELS, max(FREE_PIXELS, PIXELS_PER_BYTE * size)):
             raise DataError(
-                f"{what} announces {picture.width} × {picture.height} pixels, more than {MAX_PIXELS}: "
-                "it was not unpacked (a decompression bomb, or not a photograph); remove it"
+                f"{what} announces {picture.width} × {picture.height} pixels in {size} bytes: it was not "
+                "unpacked (a decompression bomb, or not a photograph); remove it"
             )
         picture.load()
     return picture
