@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 MAX_PIXELS = 64_000_000
 """Larger than any photograph of the datasets here (Cityscapes: 2 million, ImageNet's largest: 38 million)."""
 FREE_PIXELS, PIXELS_PER_BYTE = 16_000_000, 1000
-"""Beyond so many pixels a file must have a byte for each thousand. Photographs have twenty times that; a WebP of
-one colour has none to speak of, and unpacking it takes 16 bytes for each pixel."""
+"""Beyond so many pixels a file must have a byte for each thousand. Photographs have twenty times that; a WebP
+of one colour has 38 bytes, and unpacking it takes 16 for each pixel."""
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "PPM", "TIFF")
 """Pillow knows dozens of formats, some of which start other programs (EPS: Ghostscript); these do not."""
 SUFFIXES = (".jpeg", ".jpg", ".png", ".webp", ".bmp", ".ppm", ".tif", ".tiff")
