@@ -90,6 +90,7 @@ def main(arguments: list[str]) -> None:
         f"-runs={runs - tally.executions + len(seeds) + 1}",
         f"-seed={1000 * seed + sittings}",
         f"-max_len={target.largest}",
+        f"-artifact_prefix={tempfile.gettempdir()}/geq-fuzz-{name}-",
         *LIMITS,
         str(folder),
     ]
