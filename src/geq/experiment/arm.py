@@ -17,8 +17,8 @@ def resnet18(preset: str, **changes: Any) -> Arm:
 
 
 MDEQ_EVALUATIONS = {"cifar10": 20, "cifar100": 16}
-"""At scale small, at most. Its authors take about 20; on CIFAR-100, where up to three of four images have not
-settled by then, a run would take twelve minutes with so many."""
+"""At scale small, at most. Its authors take about 20; on CIFAR-100, where of one seed hardly an
+image settles, a run would take twelve minutes with so many."""
 
 
 def mdeq(data: str, preset: str | None = None) -> Arm:
