@@ -74,10 +74,11 @@ def _open(source: Path | io.BytesIO, what: str) -> Image.Image:
         size = file.seek(0, io.SEEK_END)
         file.seek(0)
         picture = Image.open(file, formats=FORMATS)
-        if picture.width * picture.height > min(MAX_PIXELS, max(FREE_PIXELS, PIXELS_PER_BYTE * size)):
+        most = min(MAX_PIXELS, max(FREE_PIXELS, PIXELS_PER_BYTE * size))
+        if picture.width * picture.height > most:
             raise DataError(
-                f"{what} announces {picture.width} × {picture.height} pixels in {size} bytes: it was not "
-                "unpacked (a decompression bomb, or not a photograph); remove it"
+                f"{what} announces {picture.width} × {picture.height} pixels in {size} bytes, more "
+                f"than {most}: it was not unpacked (a decompression bomb, or not a photograph); remove it"
             )
         picture.load()
     return picture
