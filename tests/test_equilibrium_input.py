@@ -32,6 +32,20 @@ def test_input_must_be_finite(method: str, training: bool, poison: float) -> Non
         getattr(dense_layer().train(training), method)(x)
 
 
+@pytest.mark.parametrize("layer", [geq.OptEqLinear(1, 4), geq.DeepOptEqLinear(1, (4,))], ids=["one", "deep"])
+def test_injection_must_be_finite(layer: geq.Equilibrium) -> None:
+    """−∞ would pass for any negative number: ReLU makes 0 of both."""
+    layer = layer.half().eval()
+    largest = torch.full((1, 1), 60_000.0, dtype=torch.float16)
+    with torch.no_grad():
+        for name, weight in layer.named_parameters():
+            if ".U." in name or name.startswith("U."):
+                weight.fill_(-2.0)
+    with pytest.raises(geq.InputError, match=r"Ux \+ b must be finite: .* 6.0e\+04 in torch.float16"):
+        layer.solve(largest)
+    assert bool(layer.solve(largest / 8).converged.all())
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(
     ("shape", "told"),

@@ -18,6 +18,14 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
 """Hosts that only programs of this machine reach."""
 ARENA_MAX = -8
 """``M_ARENA_MAX`` of glibc's malloc.h."""
+VISITORS = 300
+"""Whose pages are remembered; of more, those who were away longest begin anew. A page takes about 0.3 MB."""
+SETTINGS = {
+    "GRADIO_ANALYTICS_ENABLED": "False",  # nothing is sent
+    "GRADIO_RUN_HISTORY": "False",  # nor kept in the browser
+    "GRADIO_ANALYTICS_MAX_EVENTS": "100",  # statistics that nobody sees
+}
+"""Of gradio, which reads some when it is loaded, some later."""
 
 
 def checked_port(host: str, port: int) -> int:
@@ -74,16 +82,40 @@ def no_downloads() -> Iterator[None]:
 
 
 @contextmanager
+def numbers_kept() -> Iterator[None]:
+    """A component that was changed keeps its number among the components of a visitor's page.
+
+    gradio stores a changed component, say a slider with another end, in the place of the old one, but with a
+    number of its own, under which it is stored once more when it is next used: every answer would stay.
+    """
+    from gradio.state_holder import SessionState
+
+    store = SessionState.__setitem__
+
+    def numbered(self: SessionState, key: int, value: Any) -> None:
+        if getattr(value, "_id", key) != key:
+            value._id = key
+        store(self, key, value)
+
+    SessionState.__setitem__ = numbered  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        SessionState.__setitem__ = store  # type: ignore[method-assign]
+
+
+@contextmanager
 def served(
     session: Session, first: str, second: str | None, host: str, port: int, browser: bool = False
 ) -> Iterator[str]:
     """The page while inside; gives its address. Uploaded files are gone afterwards."""
     share_memory_among_threads()
-    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # read when gradio is loaded and later: nothing is sent
+    os.environ.update(SETTINGS)
     with (
         tempfile.TemporaryDirectory(prefix="geq-demo-") as folder,
         environment("GRADIO_TEMP_DIR", folder),
         no_downloads(),
+        numbers_kept(),
     ):
         from geq.app.page import build_page, style, theme
 
@@ -98,6 +130,7 @@ def served(
                 prevent_thread_lock=True,
                 show_error=True,
                 max_file_size=LARGEST_FILE,
+                state_session_capacity=VISITORS,
                 footer_links=[],
                 ssr_mode=False,
                 pwa=False,

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from geq.cell.base import Cell
 from geq.error import CheckedOptions, OptionError
 from geq.problem.certificate import WellPosedness
-from geq.problem.hidden import check_input, working_dtype
+from geq.problem.hidden import check_input, injected
 from geq.problem.operator import LinearMap, Operator
 from geq.problem.penalty import NonNegative, Penalty
 from geq.problem.regulariser import FeatureRegulariser, SeparableRegulariser
@@ -102,8 +102,7 @@ class UnitLayer(nn.Module, metaclass=CheckedOptions):
         return ALPHA_FLOOR + (1 - ALPHA_FLOOR) * self.raw_alpha.sigmoid()
 
     def inject(self, x: Tensor) -> BoundLayer:
-        v = self.U(x)
-        v = v.to(working_dtype(v.dtype))
+        v = injected(self.U, x)
         self.W.check(v, self.W.out_channels, "U(x), which is added to the features Wz,")
         v = self.W.arranged(v)
         alpha = self.alpha

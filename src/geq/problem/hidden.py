@@ -44,11 +44,29 @@ def check_input(x: Tensor, expected: torch.dtype) -> None:
             f"x must have the precision of the weights, {expected}: got {x.dtype}; convert with "
             f"layer.to({x.dtype}) or x.to({expected}), or run under torch.autocast"
         )
-    # One pass to see that all is well; a sum that overflows is looked at more closely, as NaN is.
-    if not bool(torch.isfinite(x.sum())) and not bool(torch.isfinite(x).all()):
+    if not all_finite(x):
         raise InputError(
             "x must be finite: got NaN or infinity; check the data and the layers before this one"
         )
+
+
+def all_finite(values: Tensor) -> bool:
+    """One pass to see that all is well; a sum that overflows is looked at more closely, as NaN is."""
+    return bool(torch.isfinite(values.sum())) or bool(torch.isfinite(values).all())
+
+
+def injected(U: nn.Module, x: Tensor) -> Tensor:
+    """v = Ux + b in the precision of the solve; a sum that the precision of the weights cannot hold is refused.
+
+    Where a constraint takes −∞ for any negative number, the solve would converge to the answer of another x.
+    """
+    v: Tensor = U(x)
+    if not all_finite(v):
+        raise InputError(
+            f"Ux + b must be finite: got NaN or infinity from x of up to {float(x.abs().max()):.1e} in {v.dtype}; "
+            "scale the input down, check the weights, or use float32 or torch.autocast, which have room for more"
+        )
+    return v.to(working_dtype(v.dtype))
 
 
 class HiddenProblem(nn.Module, metaclass=CheckedOptions):
@@ -95,8 +113,7 @@ class HiddenProblem(nn.Module, metaclass=CheckedOptions):
     def inject(self, x: Float[Tensor, "batch *features"]) -> Context:
         """Everything that depends on x only, computed once per solve."""
         self.check(x)
-        v = self.U(x)
-        v = v.to(working_dtype(v.dtype))
+        v = injected(self.U, x)
         counterpart = "features Wz" if self.similarity.acts_on == "features" else "state z"
         what = f"U(x), which {type(self.similarity).__name__} compares with the {counterpart},"
         self.W.check(v, self.injected_channels, what)
