@@ -56,15 +56,16 @@ def all_finite(values: Tensor) -> bool:
 
 
 def injected(U: nn.Module, x: Tensor) -> Tensor:
-    """v = Ux + b in the precision of the solve; a sum that the precision of the weights cannot hold is refused.
+    """v = Ux + b in the precision of the solve; refused where the precision of the weights cannot hold it.
 
     Where a constraint takes −∞ for any negative number, the solve would converge to the answer of another x.
     """
     v: Tensor = U(x)
     if not all_finite(v):
         raise InputError(
-            f"Ux + b must be finite: got NaN or infinity from x of up to {float(x.abs().max()):.1e} in {v.dtype}; "
-            "scale the input down, check the weights, or use float32 or torch.autocast, which have room for more"
+            f"Ux + b must be finite: got NaN or infinity from x of up to {float(x.abs().max()):.1e} in "
+            f"{v.dtype}; scale the input down, check the weights, or use float32 or torch.autocast, which "
+            "have room for more"
         )
     return v.to(working_dtype(v.dtype))
 
