@@ -15,6 +15,7 @@ TRAINED: dict[str, float] = {
     "kerdeq_small": 2.1,
     "resnet_small": 2.2,
     "geq_cascade_small": 2.9,
+    "geq_strong_small": 3.6,
     "opteq_cascade_small": 3.4,
     "mopteq_small": 2.6,
     "mopteq_small_polynomial": 2.4,

@@ -25,6 +25,8 @@ BETA = Metric("beta_mean", "mean β", "", 3)
 
 CASCADE = "geq_cascade_small"
 """The shape that question 6 ends with: equilibria after each other."""
+STRONG = "geq_strong_small"
+"""... and with the feedback that question 2 ends with: what the later questions ask about."""
 PAPER = "geq_small"
 """The papers' shape: equilibria side by side."""
 
@@ -50,8 +52,8 @@ def four_networks() -> dict[str, Arm]:
     return {
         "resnet": Arm("ResNet-18", sizes("resnet_tiny", "resnet_small", None)),
         "linear": geq_arm("linear (OptEq)", model="opteq_cascade_small"),
-        "control": control_arm(label="GEQ, γ = 0"),
-        "geq": geq_arm("GEQ"),
+        "control": control_arm(label="GEQ, γ = 0", model=STRONG),
+        "geq": geq_arm("GEQ", model=STRONG),
     }
 
 

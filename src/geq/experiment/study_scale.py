@@ -12,7 +12,16 @@ from __future__ import annotations
 from geq.experiment.arm import PARAMETERS
 from geq.experiment.equilibrium_measurement import Equilibria
 from geq.experiment.experiment import Experiment
-from geq.experiment.study import FEEDBACK, VALIDATION, better, control_arm, geq_arm, small_only, studied
+from geq.experiment.study import (
+    FEEDBACK,
+    STRONG,
+    VALIDATION,
+    better,
+    control_arm,
+    geq_arm,
+    small_only,
+    studied,
+)
 
 NARROW = ("stem_channels=[12,16]", "mid_channels=[8,16,24]", "out_channels=20", "hidden=16")
 WIDE = ("stem_channels=[24,48]", "mid_channels=[32,48,64]", "out_channels=72", "hidden=64")
@@ -25,12 +34,12 @@ EXPERIMENT = Experiment(
     source="study 5",
     opening=__doc__ or "",
     arms={
-        "control-20k": small_only(control_arm(*NARROW, label="γ = 0, 20k")),
-        "geq-20k": small_only(geq_arm("GEQ, 20k", *NARROW)),
-        "control-50k": control_arm(label="γ = 0, 50k"),
-        "geq-50k": geq_arm("GEQ, 50k"),
-        "control-200k": small_only(control_arm(*WIDE, label="γ = 0, 200k")),
-        "geq-200k": small_only(geq_arm("GEQ, 200k", *WIDE)),
+        "control-20k": small_only(control_arm(*NARROW, label="γ = 0, 20k", model=STRONG)),
+        "geq-20k": small_only(geq_arm("GEQ, 20k", *NARROW, model=STRONG)),
+        "control-50k": control_arm(label="γ = 0, 50k", model=STRONG),
+        "geq-50k": geq_arm("GEQ, 50k", model=STRONG),
+        "control-200k": small_only(control_arm(*WIDE, label="γ = 0, 200k", model=STRONG)),
+        "geq-200k": small_only(geq_arm("GEQ, 200k", *WIDE, model=STRONG)),
     },
     metrics=(VALIDATION, PARAMETERS, FEEDBACK),
     claims=tuple(
