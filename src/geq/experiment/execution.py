@@ -61,7 +61,7 @@ def make_record(job: Job) -> Record:
         arm=job.arm,
         seed=job.seed,
         config_hash=job.config_hash,
-        config=job.options.as_mapping(),
+        config=without_places(job.options.as_mapping()),
         commit=short(environment.get("commit")),
         versions={
             "geq": packages.get("geq"),
@@ -80,6 +80,11 @@ def make_record(job: Job) -> Record:
         wall_seconds=float(final["seconds"]),
         finished=datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z"),
     )
+
+
+def without_places(options: dict[str, Any]) -> dict[str, Any]:
+    """Records are published: the folders of the machine that made them are nobody's business."""
+    return {name: value for name, value in options.items() if name not in ("runs", "data_root")}
 
 
 def solver_figures(final: dict[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ class Record:
         experiment, scale, arm, seed: what was run.
         config_hash: of all that the result depends on, but for the seed: records with different ones are
             different experiments.
-        config: the options of the training.
+        config: the options of the training, but for the folders of the machine.
         commit: of the code, with "+changes" where files differed from it; None outside of git.
         versions: package -> version.
         machine: "cpu", "cores" and "device".

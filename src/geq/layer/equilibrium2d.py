@@ -9,12 +9,27 @@ from geq.equilibrium import Equilibrium
 from geq.error import OptionError
 from geq.gradient import Gradient, Implicit
 from geq.layer.injection import Injection
-from geq.problem import Conv2d, GammaRule, HiddenProblem, Linear, NormRule, PatchGaussian, Similarity
+from geq.problem import (
+    Conv2d,
+    GammaRule,
+    HiddenProblem,
+    Linear,
+    NormRule,
+    OperatorNorm,
+    PatchGaussian,
+    Similarity,
+)
 from geq.solver import Solver
 
 GAUSSIAN_GRADIENT = Implicit(tol=1e-2)
 """How layers with a Gaussian kernel are differentiated. Its curvature is at most 0.446‖W‖², so that an
-adjoint residual of 1e-2 leaves dL/dW within 0.1 % of the exact one: less than a forward tolerance of 1e-3.
+adjoint residual of 1e-2 leaves dL/dW within 0.1 % of the exact one at ‖W‖ ≤ 0.95, within 0.4 % at 1.4: less
+than a forward tolerance of 1e-3 does.
+"""
+STRONGEST = 1.4
+"""Bound of ‖W‖ for Gaussian layers on maps. Up to √2.24 ≈ 1.497 the hidden objective is strongly convex, so
+that the equilibrium is unique; the stronger the feedback, the more accurate was a network of such layers
+(docs/study.md, question 2).
 """
 
 
@@ -52,7 +67,8 @@ class GEQ2d(Equilibrium):
             input where it does not.
         kernel_size: odd side of U and W.
         gamma: a number or a rule; default learned.
-        norm: norm rule of W; default ‖W‖ ≤ 0.95.
+        norm: norm rule of W; default ‖W‖ ≤ 1.4, which leaves one equilibrium. Take ``OperatorNorm(0.95)``
+            where the plain iteration has to contract.
         normalise_input: batch norm (without learned parameters) on Ux.
         injection_scale: constant factor on Ux.
         solver, gradient, tol, max_steps, on_failure: as of :class:`~geq.Equilibrium`.
@@ -96,7 +112,7 @@ class GEQ2d(Equilibrium):
             normalise_input,
             injection_scale,
         )
-        W = Conv2d(out_channels, mid_channels, kernel_size, norm=norm)
+        W = Conv2d(out_channels, mid_channels, kernel_size, norm=norm or OperatorNorm(STRONGEST))
         super().__init__(
             HiddenProblem(similarity, W, U),
             solver,
