@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 
 from geq.error import one_line
 
@@ -14,10 +15,12 @@ TALKERS = ("torch.onnx", "torch.export", "torch.fx", "onnxscript", "onnx_ir")
 
 @contextmanager
 def without_noise() -> Iterator[None]:
-    """No warnings of deprecated calls inside torch, and of its loggers errors only."""
+    """No warnings of deprecated calls inside torch, of its loggers errors only, and nothing printed: older
+    versions of onnxscript tell how many rules they applied, in the middle of an answer in JSON.
+    """
     loggers = [logging.getLogger(name) for name in TALKERS]
     levels = [logger.level for logger in loggers]
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         try:
             for logger in loggers:

@@ -154,8 +154,9 @@ def check_multivariate_activation(
 ) -> TheoremCheck:
     """Row 4: a matrix S instead of σ. S must be symmetric with eigenvalues in (0, 1], and ‖W‖ ≤ 1."""
     eigenvalues = torch.linalg.eigvalsh(mixing)
+    zero = len(mixing) * torch.finfo(mixing.dtype).eps  # an eigenvalue of 0 is computed as one of ±1e-17
     if not torch.allclose(mixing, mixing.T) or not (
-        0 < eigenvalues[0].item() <= eigenvalues[-1].item() <= 1 + 1e-9
+        zero < eigenvalues[0].item() <= eigenvalues[-1].item() <= 1 + 1e-9
     ):
         raise OptionError(
             "a matrix is the activation of a prox if it is symmetric with eigenvalues in (0, 1]: got "
