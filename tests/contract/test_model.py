@@ -23,8 +23,15 @@ NAMES = list_models()
 TINY = [name for name in NAMES if "_tiny" in name]
 SMALL = [name for name in NAMES if "_small" in name and "_200k" not in name and "imagenet" not in name]
 LARGE = [name for name in NAMES if name not in TINY + SMALL]
-SLOWEST = ("mon_cifar_854k",)
-"""Minutes for the simplest test, and built like a smaller one."""
+SLOWEST = (
+    "mon_cifar_854k",
+    "kerdeq_imagenet_13m",
+    "kerdeq_imagenet_6m",
+    "mopteq_imagenet_13m",
+    "opteq_imagenet_middle",
+    "kerdeq_cifar_8m",
+)
+"""Up to minutes for the simplest test, and built like a smaller one."""
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ def by_command(model: str, folder: Path, *arguments: str) -> list[dict[str, Any]
 @pytest.mark.parametrize(
     ("model", "tolerance"),
     [
-        ("mon_tiny", 1e-5),
+        pytest.param("mon_tiny", 1e-5, marks=pytest.mark.nightly),
         # BatchNorm sees half of the batch in each process, and so does γ within a step.
         ("geq_tiny", 0.05),
     ],

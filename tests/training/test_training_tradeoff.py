@@ -34,7 +34,7 @@ def run(study: Tradeoff) -> tuple[list[str], list[float]]:
     return trained, [row.residual for row in study.continue_until_done(remember)]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_rows_are_measured_once(study: Tradeoff) -> None:
     trained, residuals = run(study)
     assert trained == ["unrolled-2", "unrolled-12", "implicit-0.01"]

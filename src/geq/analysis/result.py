@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from geq.error import CheckpointError
+from geq.error import CheckpointError, one_line
 
 Verdict = Literal["holds", "violated", "says nothing"]
 
@@ -52,8 +52,10 @@ class Result:
                 for t in values["tables"]
             )
             return cls(values["values"], tables, tuple(values["notes"]))
-        except (KeyError, TypeError) as problem:
-            raise CheckpointError(f"{where} is not a result of geq analyze: {problem!r} is missing") from None
+        except KeyError as problem:
+            raise CheckpointError(f"{where} is not a result of geq analyze: {problem} is missing") from None
+        except TypeError as problem:
+            raise CheckpointError(f"{where} is not a result of geq analyze: {one_line(problem)}") from None
 
 
 @dataclass(frozen=True)
