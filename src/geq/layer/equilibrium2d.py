@@ -23,8 +23,8 @@ from geq.solver import Solver
 
 GAUSSIAN_GRADIENT = Implicit(tol=1e-2)
 """How layers with a Gaussian kernel are differentiated. Its curvature is at most 0.446‖W‖², so that an
-adjoint residual of 1e-2 leaves dL/dW within 0.1 % of the exact one at ‖W‖ ≤ 0.95, within 0.4 % at 1.4: less
-than a forward tolerance of 1e-3 does.
+adjoint residual of 1e-2 leaves dL/dW within 0.1 % of the exact one at ‖W‖ ≤ 0.95: less than a forward
+tolerance of 1e-3.
 """
 STRONGEST = 1.4
 """Bound of ‖W‖ for Gaussian layers on maps. Up to √2.24 ≈ 1.497 the hidden objective is strongly convex, so

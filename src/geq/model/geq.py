@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from geq.layer.equilibrium2d import STRONGEST
 from geq.model.branch import BranchConfig, BranchNetwork
 from geq.model.registry import ModelSpec, register
 
@@ -80,8 +81,7 @@ CASCADE_SMALL = replace(
     out_channels=34,
     fusion_scale=4,
 )
-STRONG_TINY, STRONG_SMALL = (replace(config, bound=1.4) for config in (CASCADE_TINY, CASCADE_SMALL))
-"""As strong a feedback as leaves the equilibrium unique, whose limit is √2.24 ≈ 1.497: study, question 2."""
+STRONG_TINY, STRONG_SMALL = (replace(config, bound=STRONGEST) for config in (CASCADE_TINY, CASCADE_SMALL))
 SMALL_200K = replace(SMALL, stem_channels=(24, 48), mid_channels=(48, 48, 48), out_channels=88, hidden=64)
 
 WITHOUT_PROJECTION = {"geq_tiny": 34, "geq_small": 44, "geq_small_200k": 92}
@@ -93,8 +93,8 @@ register(
     ModelSpec("geq_imagenet_13m", BranchNetwork, IMAGENET_13M, "GEQ table 2", "ImageNet-100 83.9; 13M"),
     ModelSpec("geq_cascade_tiny", BranchNetwork, CASCADE_TINY, "GEQ layers in a row, laptop size"),
     ModelSpec("geq_cascade_small", BranchNetwork, CASCADE_SMALL, "GEQ layers in a row, laptop size"),
-    ModelSpec("geq_strong_tiny", BranchNetwork, STRONG_TINY, "the same with ‖W‖ ≤ 1.4"),
-    ModelSpec("geq_strong_small", BranchNetwork, STRONG_SMALL, "the same with ‖W‖ ≤ 1.4"),
+    ModelSpec("geq_strong_tiny", BranchNetwork, STRONG_TINY, "GEQ layers in a row, ‖W‖ ≤ 1.4"),
+    ModelSpec("geq_strong_small", BranchNetwork, STRONG_SMALL, "GEQ layers in a row, ‖W‖ ≤ 1.4"),
 )
 for name, config in (
     ("geq_cifar_5m", CIFAR_5M),
