@@ -42,6 +42,10 @@ def final(data: str, title: str, opening: str) -> Experiment:
                 for group, metric in GROUPS.items()
             ),
             *(
+                better(f"Under {group} GEQ is better than the linear kernel", "geq", "linear", metric)
+                for group, metric in GROUPS.items()
+            ),
+            *(
                 better(f"Under corruption GEQ is better than {label}", "geq", arm, MEAN)
                 for arm, label in LABELS.items()
             ),

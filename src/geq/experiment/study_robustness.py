@@ -43,6 +43,10 @@ EXPERIMENT = Experiment(
             better(f"Under {metric.label} the Gaussian is better than γ = 0", "geq", "control", metric)
             for metric in EACH.values()
         ),
+        *(
+            better(f"Under {metric.label} GEQ is better than the linear kernel", "geq", "linear", metric)
+            for metric in EACH.values()
+        ),
         better("Under outliers GEQ is better than the linear kernel", "geq", "linear", MEAN),
         better("Under outliers GEQ is better than a ResNet", "geq", "resnet", MEAN),
         better("Outliers cost GEQ less than a ResNet", "geq", "resnet", LOST),

@@ -24,8 +24,10 @@ SMALL_MATRIX = 512
 """
 ORDINARY = (1e-6, 1e6)
 """Largest entries of a weight between which a power iteration neither overflows nor underflows."""
-JUMP = 0.5
-"""A weight that changed by more than this share since the last solve was not trained but replaced."""
+FOLLOWED = 1e-4
+"""How well a direction must fit the weights of a training step: σ is then right to about a percent."""
+DIRECTIONS = 2
+"""Singular directions that are followed: the second is there when training makes it the first."""
 
 
 class NormRule(nn.Module, metaclass=CheckedOptions):
@@ -59,24 +61,35 @@ class WeightNorm(NormRule):
         return weight * (self.gain / row_norm).view(-1, *[1] * (weight.dim() - 1))
 
 
-def top_direction(
-    weight: Tensor, apply: Apply, adjoint: Apply, start: Tensor, steps: int, tol: float = 0.0
+def top_directions(
+    weight: Tensor, apply: Apply, adjoint: Apply, start: Tensor, steps: int, tol: float
 ) -> Tensor:
-    """Unit vector near the leading right singular vector, by power iteration on AᵀA from ``start``.
+    """Unit vectors near the leading right singular ones, the largest first: power iteration from ``start``.
 
-    Stops early once the estimated norm moves by less than ``tol`` relative to itself.
+    Ends once AᵀA is as good as a multiple on the first of them: ‖AᵀAv‖ ≤ (1 + tol)‖Av‖².
     """
-    tiny = torch.finfo(start.dtype).tiny
-    direction = start / start.norm().clamp_min(tiny)
-    previous: Tensor | None = None
-    for _ in range(steps):
-        image = adjoint(weight, apply(weight, direction))
-        norm = image.norm()
-        direction = image / norm.clamp_min(tiny)
-        if tol and previous is not None and bool((norm - previous).abs() <= tol * norm):
+    directions = orthonormal(start, torch.zeros_like(start))
+    for step in range(steps):
+        image = apply(weight, directions)
+        square = image.flatten(1).square().sum(dim=1)
+        back = adjoint(weight, image)
+        length = back.flatten(1).norm(dim=1)
+        order = length.argsort(descending=True)
+        directions = orthonormal(back[order], directions[order])
+        if step + 1 < steps and bool(length.amax() <= (1 + tol) * square[order[0]]):
             break
-        previous = norm
-    return direction
+    return directions
+
+
+def orthonormal(rows: Tensor, otherwise: Tensor) -> Tensor:
+    """Gram–Schmidt; a row of which nothing is left becomes the one of ``otherwise``, so that none dies."""
+    found: list[Tensor] = []
+    for row, spare in zip(rows, otherwise, strict=True):
+        for other in found:
+            row = row - (other * row).sum() * other
+        length = row.norm()
+        found.append(torch.where(length > 0, row / length.clamp_min(torch.finfo(row.dtype).tiny), spare))
+    return torch.stack(found)
 
 
 def ordinary_unit(weight: Tensor) -> Tensor:
@@ -93,11 +106,12 @@ def same(one: Tensor, other: Tensor) -> bool:
 class OperatorNorm(NormRule):
     """W = V / max(1, σ/bound) with σ the operator norm of V, so that ‖W‖ ≤ bound.
 
-    A small matrix has its norm computed exactly. Otherwise, in training, σ follows the weights by one power
-    iteration per solve, from the direction of the last one (a buffer, saved with the model, so that a resumed
-    run continues exactly), and to convergence where the weights jumped. In evaluation nothing is changed: the
-    iteration runs to convergence, and its result is kept until the weights change, in whatever way. The
-    gradient flows through σ as well, with the singular vectors held fixed, which is its exact derivative.
+    A small matrix has its norm computed exactly. Otherwise, in training, σ follows the weights by power
+    iteration from the directions of the last solve (a buffer, saved with the model, so that a resumed run
+    continues exactly), once or until they fit, so that a fast step passes the bound by little and briefly. In
+    evaluation nothing is changed: the iteration runs to convergence, and its result is kept until the weights
+    change, in whatever way. The gradient flows through σ as well, with the singular vectors held fixed, which
+    is its exact derivative.
     """
 
     MOST_STEPS = 200
@@ -113,17 +127,19 @@ class OperatorNorm(NormRule):
         self.bound = float(bound)
         self.register_buffer("direction", torch.empty(0))
         self._settled: tuple[Tensor, Tensor, Tensor] | None = None
-        self._followed: Tensor | None = None
 
     def adopt(self, weight: Tensor) -> None:
         self.direction = weight.new_empty(0)
 
     def start(self, weight: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """The remembered direction, or a fixed pseudo-random one where the size is new."""
+        """The remembered directions, or fixed pseudo-random ones where the size is new."""
         if tuple(self.direction.shape) == shape:
             return self.direction.to(weight.dtype)
         generator = torch.Generator().manual_seed(0)
-        return torch.randn(shape, generator=generator, dtype=torch.float64).to(weight)
+        fresh = torch.randn(shape, generator=generator, dtype=torch.float64).to(weight)
+        if self.direction.shape[1:] == shape[1:]:  # saved when there was one direction
+            fresh[: len(self.direction)] = self.direction
+        return fresh
 
     def forward(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Tensor:
         precise = weight.to(torch.promote_types(weight.dtype, torch.float32))
@@ -147,31 +163,25 @@ class OperatorNorm(NormRule):
         return (sigma / self.bound).clamp_min(1.0).reciprocal()
 
     def find_direction(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Tensor:
-        start = self.start(weight, shape)
-        tol = 1e-13 if weight.dtype == torch.float64 else 1e-5
+        """The leading direction, as a batch of one."""
+        several = (DIRECTIONS, *shape[1:])
+        start = self.start(weight, several)
+        tol = 1e-13 if weight.dtype == torch.float64 else 1e-6
         if self.training:
-            followed = not self._jumped(weight) and tuple(self.direction.shape) == shape
-            steps = 1 if followed else self.MOST_STEPS
+            tol = FOLLOWED if tuple(self.direction.shape) == several else tol
             # A new tensor, never an in-place change: an earlier solve's graph may still refer to the old one.
-            self.direction = top_direction(weight, apply, adjoint, start, steps, tol)
-            return self.direction
+            self.direction = top_directions(weight, apply, adjoint, start, self.MOST_STEPS, tol)
+            return self.direction[:1]
         # Kept for these weights and this start, so that a saved and reloaded model finds the very same; by
         # value, because an edit of weight.data leaves no other trace.
         kept = self._settled
         if kept is None or not (same(kept[0], weight) and same(kept[1], start)):
-            found = top_direction(weight, apply, adjoint, start, self.MOST_STEPS, tol)
-            self._settled = kept = (weight.clone(), start.clone(), found)
+            found = top_directions(weight, apply, adjoint, start, self.MOST_STEPS, tol)
+            self._settled = kept = (weight.clone(), start.clone(), found[:1])
         return kept[2]
 
-    def _jumped(self, weight: Tensor) -> bool:
-        """Whether the weight is another one than at the last training solve, and not the next one."""
-        before, self._followed = self._followed, weight.clone()
-        if before is None or before.shape != weight.shape or before.device != weight.device:
-            return False
-        return not bool((weight - before.to(weight.dtype)).norm() <= JUMP * before.norm())
-
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_settled": None, "_followed": None}
+        return {**self.__dict__, "_settled": None}
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         saved = state_dict.get(prefix + "direction")
