@@ -92,11 +92,11 @@ def test_a_cheap_case_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixt
     output = tmp_path / "bench.jsonl"
     assert main(["bench", "--case", "gradient_b4", "--quick", "--output", str(output)]) == 0
     rows = [json.loads(line) for line in output.read_text().splitlines()]
-    default = next(row for row in rows if row["what"] == "b4 dL/dW, default")
+    default = next(row for row in rows if row["what"] == "b4 dL/dW, ‖W‖ ≤ 0.95")
     assert default["met"] is True
     assert 0 < default["ratio"]["median"] <= 0.01
     assert not {"seconds", "milliseconds"} & set(default)
-    assert "b4 dL/dW, default" in capsys.readouterr().out
+    assert "b4 dL/dW, ‖W‖ ≤ 0.95" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("page, brief", [("README.md", True), ("benchmarks/README.md", False)])

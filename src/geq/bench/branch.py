@@ -15,7 +15,7 @@ from geq.bench.literal import LiteralMap
 from geq.equilibrium import Equilibrium
 from geq.gradient import Gradient
 from geq.layer.equilibrium2d import GAUSSIAN_GRADIENT
-from geq.problem import Conv2d, HiddenProblem, PatchGaussian
+from geq.problem import Conv2d, HiddenProblem, OperatorNorm, PatchGaussian
 from geq.solver import Anderson
 
 OUT_CHANNELS = 256
@@ -28,7 +28,7 @@ class Branch:
     """One scale: side of the map, mid channels, and the images of a batch.
 
     By default the layer begins at the injection Ux + b, which costs the same on every side; ``whole`` has the
-    convolution U in it.
+    convolution U in it. ‖W‖ ≤ ``bound``.
     """
 
     name: str
@@ -36,11 +36,13 @@ class Branch:
     mid_channels: int
     batch: int
     whole: bool = False
+    bound: float = 0.95
 
     def layer(self, gradient: Gradient | None = None, tol: float = 1e-3, max_steps: int = 50) -> Equilibrium:
         torch.manual_seed(0)
         U = Conv2d(OUT_CHANNELS, self.mid_channels, bias=True) if self.whole else nn.Identity()
-        problem = HiddenProblem(PatchGaussian(), Conv2d(OUT_CHANNELS, self.mid_channels), U)
+        W = Conv2d(OUT_CHANNELS, self.mid_channels, norm=OperatorNorm(self.bound))
+        problem = HiddenProblem(PatchGaussian(), W, U)
         return Equilibrium(problem, Anderson(), gradient or GAUSSIAN_GRADIENT, tol, max_steps, "ignore")
 
     def input(self) -> Tensor:

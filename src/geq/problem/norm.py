@@ -2,7 +2,7 @@
 
 The iteration converges only if the feedback W is not too strong. ``WeightNorm`` is what the papers use; it
 does not bound the operator. ``OperatorNorm`` does: it measures the true norm of the map (of the whole
-convolution at its real spatial size, not of the reshaped kernel) by power iteration.
+convolution at its real spatial size, not of the reshaped kernel) by iteration.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ Apply = Callable[[Tensor, Tensor], Tensor]
 """``(weight, argument) -> value``: an operator, or its adjoint, with the weight left open."""
 
 SMALL_MATRIX = 512
-"""Up to this side the norm of a matrix is computed exactly (singular values) instead of by power iteration.
-"""
+"""Up to this side the norm of a matrix is computed exactly (singular values) instead of by iteration."""
 ORDINARY = (1e-6, 1e6)
-"""Largest entries of a weight between which a power iteration neither overflows nor underflows."""
+"""Largest entries of a weight between which the iteration neither overflows nor underflows."""
 FOLLOWED = 1e-4
 """How well a direction must fit the weights of a training step: σ is then right to about a percent."""
 DIRECTIONS = 2
@@ -64,32 +63,54 @@ class WeightNorm(NormRule):
 def top_directions(
     weight: Tensor, apply: Apply, adjoint: Apply, start: Tensor, steps: int, tol: float
 ) -> Tensor:
-    """Unit vectors near the leading right singular ones, the largest first: power iteration from ``start``.
+    """Unit vectors near the leading right singular ones, the largest first, by iteration from ``start``.
 
-    Ends once AᵀA is as good as a multiple on the first of them: ‖AᵀAv‖ ≤ (1 + tol)‖Av‖².
+    Each step takes the best combinations of the vectors, of what AᵀA makes of them, and of the last changes
+    (LOBPCG of Knyazev 2001): close singular values, which large maps have, would take power iteration
+    thousands of steps. The last step is the first one before which AᵀA was as good as a multiple:
+    ‖AᵀAv‖ ≤ (1 + tol)‖Av‖².
     """
-    directions = orthonormal(start, torch.zeros_like(start))
+    count = len(start)
+    directions = orthonormal(start)
+    image = apply(weight, directions)
+    change = directions[:0]
     for step in range(steps):
-        image = apply(weight, directions)
-        square = image.flatten(1).square().sum(dim=1)
         back = adjoint(weight, image)
-        length = back.flatten(1).norm(dim=1)
-        order = length.argsort(descending=True)
-        directions = orthonormal(back[order], directions[order])
-        if step + 1 < steps and bool(length.amax() <= (1 + tol) * square[order[0]]):
+        fits = step + 1 == steps or not bool(back[0].norm() > (1 + tol) * image[0].square().sum())
+        basis = orthonormal(torch.cat([directions, back, change]))
+        images = torch.cat([image, apply(weight, basis[count:])])
+        gram = images.flatten(1) @ images.flatten(1).t()
+        empty = basis.flatten(1).any(dim=1).logical_not()
+        mix = leading(gram - torch.diag(empty.to(gram.dtype)), count)
+        change = torch.tensordot(mix[:, count:], basis[count:], dims=1)
+        directions = torch.tensordot(mix, basis, dims=1)
+        image = torch.tensordot(mix, images, dims=1)
+        if fits:
             break
-    return directions
+    return orthonormal(directions)
 
 
-def orthonormal(rows: Tensor, otherwise: Tensor) -> Tensor:
-    """Gram–Schmidt; a row of which nothing is left becomes the one of ``otherwise``, so that none dies."""
+def orthonormal(rows: Tensor) -> Tensor:
+    """Gram–Schmidt; a row that depends on those before it becomes zero."""
     found: list[Tensor] = []
-    for row, spare in zip(rows, otherwise, strict=True):
-        for other in found:
-            row = row - (other * row).sum() * other
-        length = row.norm()
-        found.append(torch.where(length > 0, row / length.clamp_min(torch.finfo(row.dtype).tiny), spare))
+    for row in rows:
+        left, length = row, row.norm()
+        for other in [*found, *found]:  # once is not enough to stay orthogonal
+            left = left - (other * left).sum() * other
+        size = left.norm()
+        independent = size > 8 * torch.finfo(row.dtype).eps * length
+        found.append(torch.where(independent, left / size, 0.0))
     return torch.stack(found)
+
+
+def leading(gram: Tensor, count: int) -> Tensor:
+    """The eigenvectors of the largest eigenvalues as rows, the largest first."""
+    if gram.is_meta:
+        return gram[:count]
+    small = gram.double().cpu()
+    if not small.isfinite().all():  # left to those who check the result
+        return torch.eye(len(gram), dtype=gram.dtype, device=gram.device)[:count]
+    return torch.linalg.eigh(small)[1][:, -count:].flip(1).t().to(gram)
 
 
 def ordinary_unit(weight: Tensor) -> Tensor:
@@ -106,7 +127,7 @@ def same(one: Tensor, other: Tensor) -> bool:
 class OperatorNorm(NormRule):
     """W = V / max(1, σ/bound) with σ the operator norm of V, so that ‖W‖ ≤ bound.
 
-    A small matrix has its norm computed exactly. Otherwise, in training, σ follows the weights by power
+    A small matrix has its norm computed exactly. Otherwise, in training, σ follows the weights by
     iteration from the directions of the last solve (a buffer, saved with the model, so that a resumed run
     continues exactly), once or until they fit, so that a fast step passes the bound by little and briefly. In
     evaluation nothing is changed: the iteration runs to convergence, and its result is kept until the weights
@@ -114,7 +135,7 @@ class OperatorNorm(NormRule):
     is its exact derivative.
     """
 
-    MOST_STEPS = 200
+    MOST_STEPS = 100
 
     direction: Tensor
 
@@ -152,7 +173,7 @@ class OperatorNorm(NormRule):
         return weight * self.factor(sigma).to(weight.dtype)
 
     def _measured(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Tensor:
-        """σ by power iteration."""
+        """σ by iteration."""
         # Not in inference mode: what is kept must serve a later solve that records gradients.
         with torch.inference_mode(False), torch.no_grad():
             direction = self.find_direction(weight.detach(), apply, adjoint, shape)
