@@ -91,7 +91,7 @@ def test_what_is_remembered_is_in_the_state() -> None:
     layer, _ = trained("patch-learned", "operator")
     state = layer.state_dict()
     prefix = "cell.problem."
-    assert state[prefix + "W.norm.direction"].shape == (2, 3, 4, 4), "sized by the first solve"
+    assert state[prefix + "W.norm.direction"].shape == (1, 3, 4, 4), "sized by the first solve"
     assert state[prefix + "similarity.gamma.batches_seen"] == 3
     assert state[prefix + "similarity.gamma.scale"] > 0
     assert fresh("patch-learned", "operator").state_dict()[prefix + "W.norm.direction"].numel() == 0

@@ -20,6 +20,9 @@ def short(kind: Any = GEQClassifier, **options: Any) -> Any:
     return kind(**{"max_iter": 2, "width": 8, "random_state": 0, **options})
 
 
+# In training the power iteration makes one step per solve: where W moves as fast as here, its norm can pass
+# the bound for a batch, which is said by a warning.
+@pytest.mark.filterwarnings("default::geq.error.ConvergenceWarning")
 @pytest.mark.parametrize("kind", [GEQClassifier, OptEqClassifier])
 def test_digits_are_learned(kind: Any) -> None:
     model = kind(max_iter=12, width=16, batch_size=64, random_state=0).fit(IMAGES, LABELS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-import torch
 from torch import Tensor
 
 from geq.bench.branch import Branch, backward, torchdeq_solve
@@ -15,7 +14,6 @@ from geq.bench.statistic import constant
 from geq.equilibrium import Equilibrium
 from geq.gradient import Gradient, Implicit, Phantom
 from geq.layer.equilibrium2d import STRONGEST
-from geq.problem import NoNorm
 
 
 def weight_gradient(layer: Equilibrium) -> Tensor:
@@ -35,7 +33,7 @@ def gradient_error(branch: Branch, setting: Setting) -> Iterator[Finding]:
         "phantom 5 × 0.8": (branch, Phantom()),
     }
     for name, (of, gradient) in cases.items():
-        layer = settled(of, of.layer(gradient))
+        layer = of.layer(gradient)
         backward(layer, layer(x), cotangent)
         error = relative_error(layer, exact if of is branch else exact_gradient(of))
         target = 0.01 if gradient is None else None
@@ -44,25 +42,16 @@ def gradient_error(branch: Branch, setting: Setting) -> Iterator[Finding]:
         solve = torchdeq_solve(tol=1e-3, max_steps=50, lam=None)
     except Skip:
         return
-    layer = settled(branch, branch.layer())
+    layer = branch.layer()
     backward(layer, solve(LiteralMap.of(layer, x)), cotangent)
     error = relative_error(layer, exact)
     yield Finding(f"{branch.name} dL/dW, torchdeq phantom", constant(error), "relative error")
 
 
 def exact_gradient(branch: Branch) -> Tensor:
-    reference = settled(branch, branch.layer(Implicit(tol=1e-12), tol=1e-12, max_steps=200)).double()
+    reference = branch.layer(Implicit(tol=1e-12), tol=1e-12, max_steps=200).double()
     backward(reference, reference(branch.input().double()), branch.cotangent().double())
     return weight_gradient(reference)
-
-
-def settled(branch: Branch, layer: Equilibrium) -> Equilibrium:
-    """With its effective weight for good: how the norm is measured differs between precisions."""
-    W = layer.problem.W
-    with torch.no_grad():
-        W.raw_weight.copy_(W.bind(branch.cotangent()).weight)
-    W.adopt_norm(NoNorm())
-    return layer
 
 
 def relative_error(layer: Equilibrium, exact: Tensor) -> float:
