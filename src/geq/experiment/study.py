@@ -6,6 +6,7 @@ finalists (``study-final``). All runs are small: minutes of one core.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -61,6 +62,17 @@ def geq_is_better(where: str) -> tuple[Claim, ...]:
     """... than each of the others of :func:`four_networks`."""
     others = {"control": "γ = 0", "linear": "the linear kernel", "resnet": "a ResNet"}
     return tuple(better(f"{where} GEQ is better than {name}", "geq", arm) for arm, name in others.items())
+
+
+def under_each(metrics: Iterable[Metric]) -> tuple[Claim, ...]:
+    """GEQ against its control and against the linear kernel, kind by kind of what is done to images."""
+    texts = {"control": "the Gaussian is better than γ = 0", "linear": "GEQ is better than the linear kernel"}
+    kinds = list(metrics)
+    return tuple(
+        better(f"Under {metric.label} {text}", "geq", arm, metric)
+        for arm, text in texts.items()
+        for metric in kinds
+    )
 
 
 def studied(

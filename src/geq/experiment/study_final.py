@@ -6,7 +6,7 @@ from geq.experiment.arm import ACCURACY, PARAMETERS, against_control, mdeq
 from geq.experiment.experiment import Experiment, Metric
 from geq.experiment.measurement import Corruption, Speed
 from geq.experiment.recipe import smoke
-from geq.experiment.study import better, finalists, four_networks, geq_arm
+from geq.experiment.study import better, finalists, four_networks, geq_arm, under_each
 
 MEAN = Metric("corruption_accuracy", "mean of 19")
 GROUPS = {
@@ -37,14 +37,7 @@ def final(data: str, title: str, opening: str) -> Experiment:
             against_control(),
             *(better(f"GEQ is better than {label}", "geq", arm, ACCURACY) for arm, label in LABELS.items()),
             against_control(MEAN),
-            *(
-                better(f"Under {group} the Gaussian is better than γ = 0", "geq", "control", metric)
-                for group, metric in GROUPS.items()
-            ),
-            *(
-                better(f"Under {group} GEQ is better than the linear kernel", "geq", "linear", metric)
-                for group, metric in GROUPS.items()
-            ),
+            *under_each(GROUPS.values()),
             *(
                 better(f"Under corruption GEQ is better than {label}", "geq", arm, MEAN)
                 for arm, label in LABELS.items()

@@ -18,7 +18,7 @@ from geq.experiment.arm import against_control
 from geq.experiment.experiment import Experiment, Metric
 from geq.experiment.measurement import Corruption
 from geq.experiment.recipe import smoke
-from geq.experiment.study import better, finalists, four_networks
+from geq.experiment.study import better, finalists, four_networks, under_each
 
 OUTLIERS = (*FAULTS, "impulse_noise", "spatter")
 LOST = Metric("corruption_loss", "lost", "points", lower_is_better=True)
@@ -39,14 +39,7 @@ EXPERIMENT = Experiment(
     ),
     claims=(
         against_control(MEAN),
-        *(
-            better(f"Under {metric.label} the Gaussian is better than γ = 0", "geq", "control", metric)
-            for metric in EACH.values()
-        ),
-        *(
-            better(f"Under {metric.label} GEQ is better than the linear kernel", "geq", "linear", metric)
-            for metric in EACH.values()
-        ),
+        *under_each(EACH.values()),
         better("Under outliers GEQ is better than the linear kernel", "geq", "linear", MEAN),
         better("Under outliers GEQ is better than a ResNet", "geq", "resnet", MEAN),
         better("Outliers cost GEQ less than a ResNet", "geq", "resnet", LOST),
