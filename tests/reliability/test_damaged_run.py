@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -189,6 +190,17 @@ def test_an_error_in_a_worker_keeps_its_words() -> None:
 def test_the_death_of_a_worker_is_explained() -> None:
     with pytest.raises(DataError, match=r"a process that makes batches has died .*fewer --workers"):
         list(batches(die))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+@pytest.mark.parametrize("act", [missing, die])
+def test_an_error_keeps_no_worker(act: Callable[[], object]) -> None:
+    before = set(multiprocessing.active_children())
+    with pytest.raises(DataError) as caught:
+        list(batches(act))
+    assert caught.value  # held, as pytest and notebooks hold it
+    assert set(multiprocessing.active_children()) <= before
 
 
 @pytest.mark.slow

@@ -75,11 +75,17 @@ class WorkerDeath(DataError):
 
 
 def _received(results: Iterator[Batch | GeqError]) -> Iterator[Batch]:
+    """The batches of ``results``, whose workers end with the last one, with an error, or with the caller.
+
+    No error that leaves here may hold ``results``, nor torch's frames, which do: whoever keeps the error
+    would keep the workers, and their end could meet the news of another worker's death, which is lost then.
+    """
     try:
         for result in results:
             if isinstance(result, GeqError):
                 raise result
             yield result
+        return
     except (RuntimeError, ConnectionError, EOFError) as problem:
         try:
             death = _cause(problem)
@@ -87,7 +93,9 @@ def _received(results: Iterator[Batch | GeqError]) -> Iterator[Batch]:
             death = worker_death(told)
         if death is None:
             raise
-        raise WorkerDeath(death) from problem
+    finally:
+        del results
+    raise WorkerDeath(death)
 
 
 def _cause(problem: Exception) -> str | None:
