@@ -30,8 +30,12 @@ def held_out(folder: RunFolder) -> Dataset:
 
 
 def first_held_out(folder: RunFolder, number: int) -> Tensor:
-    """The first of them as the network sees them."""
-    loader = evaluation_loader(held_out(folder), batch_size=number, statistics=folder.data().statistics)
+    return first_seen(folder, held_out(folder), number)
+
+
+def first_seen(folder: RunFolder, dataset: Dataset, number: int) -> Tensor:
+    """First images of a dataset as the network of the run sees them."""
+    loader = evaluation_loader(dataset, batch_size=number, statistics=folder.data().statistics)
     images: Tensor = next(iter(loader))[0]
     return images
 

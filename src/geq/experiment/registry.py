@@ -32,6 +32,7 @@ from geq.experiment import (
     study_label_noise,
     study_robustness,
     study_scale,
+    study_weights,
 )
 from geq.experiment.experiment import Experiment
 
@@ -61,6 +62,7 @@ _STUDY = (
     study_feedback,
     study_gamma,
     study_robustness,
+    study_weights,
     study_label_noise,
     study_few_images,
     study_scale,
