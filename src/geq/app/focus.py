@@ -71,8 +71,8 @@ def weights(image: UInt8[Tensor, "1 c h w"], found: Explanation) -> Markup:
     ]
     return section(
         "Attention β per patch",
-        "Yellow: the equilibrium explains this patch and listens to it. Dark: the patch is an outlier "
-        "with little say.",
+        "Yellow: the equilibrium listens to this patch. Dark: the patch has little say, because it is far "
+        "from what the equilibrium explains, as strong contrasts are.",
         figures,
         scale(WEIGHT, f"β = {low:.2f}", "1"),
     )
