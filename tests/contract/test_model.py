@@ -30,6 +30,16 @@ SLOWEST = (
     "mopteq_imagenet_13m",
     "opteq_imagenet_middle",
     "kerdeq_cifar_8m",
+    "geq_imagenet_13m",
+    "geq_cifar_8m",
+    "mopteq_cifar_8m_polynomial",
+    "mopteq_cifar_8m_sigmoid",
+    "opteq_cifar_1m4",
+    "opteq_cityscapes",
+    "resnet101",
+    "resnet101_cifar",
+    "wide_resnet50",
+    "wide_resnet50_cifar",
 )
 """Up to minutes for the simplest test, and built like a smaller one."""
 

@@ -18,7 +18,7 @@ def test_every_theorem_holds(name: str, seed: int) -> None:
     assert check.largest_error <= max(comparison.tolerance for comparison in check.comparisons)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(3, 30))
 def test_every_theorem_holds_for_many_instances(seed: int) -> None:
     for check in check_theorems(seed).values():
