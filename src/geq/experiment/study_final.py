@@ -24,8 +24,8 @@ LABELS = {
 def final(data: str, title: str, opening: str) -> Experiment:
     return Experiment(
         name=f"study-final-{data}",
-        title=f"Six networks of one size on {title}",
-        source="study",
+        title="Six networks of one size",
+        source=f"study, {title}",
         opening=opening,
         arms={
             "mdeq": mdeq(data),

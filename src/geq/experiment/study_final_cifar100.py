@@ -2,7 +2,7 @@
 
     geq reproduce study-final-cifar100 --scale small
 
-Time: 4 to 6 minutes of one core for a training at scale small, and about 2 minutes for the corruptions of a
+Time: 4 to 10 minutes of one core for a training at scale small, and about 2 minutes for the corruptions of a
 run.
 
 Nothing was chosen by these test images: what the earlier questions decided, they decided by others.

@@ -3,7 +3,7 @@
     geq reproduce study-robustness --scale small
 
 Time: about 2 minutes of one core for the images of a run at scale small; the trainings are those of
-study-final-cifar10 (4 to 6 minutes each).
+study-final-cifar10 (4 to 10 minutes each).
 
 The Gaussian turns the squared distance of a patch into Welsch's loss: a patch that fits nothing loses its
 weight. So, if anywhere, it should pay where a few patches are wrong and the others right: something in
