@@ -28,3 +28,5 @@ def test_readme_shows_what_the_records_say() -> None:
     judged = [row for row in made if "GEQ table 1" in row and "| not run |" not in row]
     assert judged
     assert set(judged) <= set(shown), "the first table is shown whole, whatever came out"
+    decided = [row for row in made if row.startswith(("| holds |", "| fails |"))]
+    assert set(decided) <= set(shown), "of the others, what is decided"

@@ -36,10 +36,10 @@ EXPERIMENT = Experiment(
     claims=(
         better("A γ for each channel group is better than one", "group", "learned"),
         better("A γ for each patch is better than one", "patch", "learned"),
-        better("Learned is better than the median's 0.1", "learned", "median-0.1"),
-        better("Learned is better than the median's 0.5", "learned", "median-0.5"),
-        better("Learned is better than the paper's", "learned", "paper"),
-        better("Learned is better than γ = 0", "learned", "control"),
+        better("A learned γ is better than the median's 0.1", "learned", "median-0.1"),
+        better("A learned γ is better than the median's 0.5", "learned", "median-0.5"),
+        better("A learned γ is better than the paper's rule", "learned", "paper"),
+        better("A learned γ is better than γ = 0", "learned", "control"),
     ),
     scales=studied("cifar10", 8_000, 6, Equilibria(), EvenWeights()),
 )
