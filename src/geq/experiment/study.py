@@ -22,6 +22,7 @@ GROWTH = Metric("gamma_growth", "growth of γ", "", 2, lower_is_better=True)
 RANK = Metric("rank_kept", "rank of W_h kept")
 DISTANCE = Metric("distance_kept", "q, last by first", "", 3)
 BETA = Metric("beta_mean", "mean β", "", 3)
+EVEN_LOSS = Metric("even_loss", "lost by even weights", "points")
 
 
 CASCADE = "geq_cascade_small"

@@ -16,38 +16,27 @@ from __future__ import annotations
 
 from geq.experiment.experiment import Experiment, Metric
 from geq.experiment.outlier_measurement import OutlierWeights
-from geq.experiment.study import better, control_arm, geq_arm, studied
-from geq.experiment.study_robustness import OUTLIERS
+from geq.experiment.study import EVEN_LOSS, better, studied
+from geq.experiment.study_feedback import EXPERIMENT as FEEDBACK
+from geq.experiment.study_robustness import EACH, OUTLIERS
 
-FOUND = {name: Metric(f"beta_auroc/{name}", f"{name.replace('_', ' ')} found") for name in OUTLIERS}
-EVEN = Metric("even_loss", "even weights lose", "points")
-EVEN_EACH = {
-    name: Metric(f"even_loss/{name}", f"… under {name.replace('_', ' ')}", "points") for name in OUTLIERS
-}
+FOUND = {kind.label: Metric(f"beta_auroc/{name}", f"{kind.label} found") for name, kind in EACH.items()}
 
 EXPERIMENT = Experiment(
     name="study-weights",
     title="Do the weights find the outliers?",
     source="study 4",
     opening=__doc__ or "",
-    arms={
-        "bound-0.95": geq_arm("‖W‖ ≤ 0.95"),
-        "bound-1.4": geq_arm("‖W‖ ≤ 1.4", "bound=1.4"),
-        "control-1.4": control_arm("bound=1.4", label="γ = 0, ‖W‖ ≤ 1.4"),
-    },
+    arms={name: FEEDBACK.arms[name] for name in ("bound-0.95", "bound-1.4", "control-1.4")},
     metrics=(
         *FOUND.values(),
-        EVEN,
-        *EVEN_EACH.values(),
+        EVEN_LOSS,
+        *(Metric(f"even_loss/{name}", f"… under {kind.label}", "points") for name, kind in EACH.items()),
         Metric("beta_by_size", "rank correlation of β with that of z = 0", "", 3),
     ),
-    claims=(
-        *(
-            better(
-                f"β is lower where {name.replace('_', ' ')} did damage", "bound-1.4", "control-1.4", metric
-            )
-            for name, metric in FOUND.items()
-        ),
+    claims=tuple(
+        better(f"β is lower where {kind} did damage", "bound-1.4", "control-1.4", metric)
+        for kind, metric in FOUND.items()
     ),
     scales=studied("cifar10", 8_000, 6, OutlierWeights(OUTLIERS), note="500 of them damaged, severity 3"),
 )
