@@ -12,7 +12,7 @@ from torch import Tensor
 
 from geq.analysis.corruption import Corrupted
 from geq.analysis.ood import auroc
-from geq.data.dataset import Dataset, Labelled
+from geq.data.dataset import Dataset, ImageDataset, Labelled
 from geq.experiment.equilibrium_measurement import even_weights, first_seen, held_out, mean
 from geq.experiment.measurement import Metrics
 from geq.model.network import Network
@@ -65,11 +65,17 @@ class OutlierWeights:
                 "beta_by_size": mean(rank_correlation(*pair) for pair in weights_of(model, images)),
             }
             for name in self.names:
-                damaged = Corrupted(dataset, chosen, name, self.severity, self.seed)
+                damaged = in_memory(Corrupted(dataset, chosen, name, self.severity, self.seed))
                 solved, _ = next(weights_of(model, first_seen(folder, damaged, len(damaged))))
                 found[f"even_loss/{name}"] = lost(damaged)
                 found[f"beta_auroc/{name}"] = detection(solved, changed(clean, damaged))
         return {name: value for name, value in found.items() if value is not None}
+
+
+def in_memory(dataset: Dataset) -> ImageDataset:
+    """Read once: :class:`Corrupted` corrupts an image each time that it is asked for it."""
+    images, labels = dataset.batch(torch.arange(len(dataset)))
+    return ImageDataset(images, labels, dataset.classes, dataset.statistics, dataset.name, dataset.split)
 
 
 def changed(clean: Dataset, damaged: Dataset) -> Bool[Tensor, "b h w"]:
