@@ -2,12 +2,15 @@
 
     geq reproduce study-scale --scale small
 
-Time: 1 to 9 minutes of one core for a run at scale small, 20 minutes for a seed.
+Time: 1 to 9 minutes of one core for a run at scale small, 20 minutes for a seed (the trainings of 50 thousand
+parameters are those of study-feedback).
 
 GEQ and its γ = 0 control at about 20, 50 and 200 thousand parameters, with the same images and epochs.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from geq.experiment.arm import PARAMETERS
 from geq.experiment.equilibrium_measurement import Equilibria
@@ -22,6 +25,7 @@ from geq.experiment.study import (
     small_only,
     studied,
 )
+from geq.experiment.study_feedback import EXPERIMENT as AT_50K
 
 NARROW = ("stem_channels=[12,16]", "mid_channels=[8,16,24]", "out_channels=20", "hidden=16")
 WIDE = ("stem_channels=[24,48]", "mid_channels=[32,48,64]", "out_channels=72", "hidden=64")
@@ -36,8 +40,8 @@ EXPERIMENT = Experiment(
     arms={
         "control-20k": small_only(control_arm(*NARROW, label="γ = 0, 20k", model=STRONG)),
         "geq-20k": small_only(geq_arm("GEQ, 20k", *NARROW, model=STRONG)),
-        "control-50k": control_arm(label="γ = 0, 50k", model=STRONG),
-        "geq-50k": geq_arm("GEQ, 50k", model=STRONG),
+        "control-50k": replace(AT_50K.arms["control-1.4"], label="γ = 0, 50k"),
+        "geq-50k": replace(AT_50K.arms["bound-1.4"], label="GEQ, 50k"),
         "control-200k": small_only(control_arm(*WIDE, label="γ = 0, 200k", model=STRONG)),
         "geq-200k": small_only(geq_arm("GEQ, 200k", *WIDE, model=STRONG)),
     },

@@ -2,8 +2,8 @@
 
     geq reproduce study-weights --scale small
 
-Time: a minute of one core for the images of a run at scale small; the trainings are those of study-feedback
-(3 to 4 minutes each).
+Time: 4 to 5 minutes of one core for a run at scale small, a quarter of an hour for a seed; a minute for each
+where study-feedback was run before in the same folder, whose trainings these are.
 
 Welsch's loss helps against outliers in one way: a patch that the state does not explain has a large distance
 q, hence a small β = exp(−γq), and pulls no more. Measured is whether β is low where an image was damaged
