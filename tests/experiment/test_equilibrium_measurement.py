@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 import geq
 from geq.experiment.equilibrium_measurement import (
     CutOff,
     Equilibria,
     EvenWeights,
+    SinceStart,
     Validated,
     cut_off,
     even_weights,
@@ -21,7 +23,7 @@ from geq.model.network import Network
 from geq.problem.patch import to_patches
 from geq.training.callback.attention import AttentionStatistics
 from geq.training.ingredient import evaluation_loader, open_split
-from geq.training.probe import effective_rank, probe, summarise
+from geq.training.probe import effective_rank, probe, probe_untrained, summarise
 from geq.training.run import RunFolder
 from saved_runs import saved_run
 
@@ -38,12 +40,38 @@ def images_of(run: RunFolder, number: int = 64) -> torch.Tensor:
     return next(iter(loader))[0]
 
 
+def with_statistics(model: Network, images: torch.Tensor) -> None:
+    """What a first step of training does to the norms and to the scale of γ, and nothing else."""
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.momentum = 1.0
+    with torch.no_grad():
+        model.train()(images)
+    model.eval()
+
+
+def test_an_untrained_network_is_probed_with_the_statistics_of_its_images(run: RunFolder) -> None:
+    images = images_of(run, 128)
+    model = Network.from_pretrained(run.model)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    found = probe_untrained(model, images)
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    without = probe(model, images)
+    with_statistics(model, images)
+    for name, branch in probe(model, images).items():
+        assert found[name].distance == pytest.approx(branch.distance, rel=0.02)  # n − 1 in running variances
+        assert without[name].distance != pytest.approx(branch.distance, rel=0.5)
+
+
 def test_fresh_weights_have_not_moved(run: RunFolder) -> None:
-    found = Equilibria(images=64).measure(run)
-    assert found["gamma_growth"] == pytest.approx(1.0)
-    assert found["distance_kept"] == pytest.approx(1.0)
+    model = Network.from_pretrained(run.model)
+    with_statistics(model, images_of(run))
+    model.save_pretrained(run.model)
+    found = SinceStart(images=64).measure(run)
+    assert found["gamma_ratio"] == pytest.approx(1.0, rel=0.05)
+    assert found["distance_ratio"] == pytest.approx(1.0, rel=1e-3)
     assert found["rank_kept"] == pytest.approx(100.0)
-    assert found["evaluations"] == 4.5
+    assert Equilibria(images=64).measure(run)["evaluations"] == 4.5
     assert Validated().measure(run) == {"validation_accuracy": 12.5}
 
 
@@ -70,15 +98,15 @@ def test_a_shrunken_projection_is_seen(run: RunFolder) -> None:
             values[2:] *= 1e-3
             raw.copy_(left @ torch.diag(values) @ right)
     model.save_pretrained(run.model)
-    found = Equilibria(images=64).measure(run)
+    found = SinceStart(images=64).measure(run)
     assert found["rank_kept"] == pytest.approx(100 * 2 / 16, rel=0.01)  # 2 of the 16 columns
-    assert found["distance_kept"] < 0.5  # type: ignore[operator]
+    assert found["distance_ratio"] < 0.5  # type: ignore[operator]
 
 
 def test_networks_without_equilibria_have_none_of_it(tmp_path: Path) -> None:
     folder = saved_run(tmp_path, "run", model="resnet_tiny", data="digits", validation=200)
     folder.write_log([{"kind": "epoch", "epoch": 1, "validation_accuracy": 12.5}])
-    assert Equilibria(images=32).measure(folder) == {}
+    assert Equilibria(images=32).measure(folder) == SinceStart(images=32).measure(folder) == {}
 
 
 def test_cut_off_evaluates_the_map_so_often(run: RunFolder) -> None:

@@ -18,7 +18,7 @@ from geq.problem import PatchGaussian, ZeroGamma
 from geq.training.evaluation import evaluate
 from geq.training.fit import seed_everything
 from geq.training.ingredient import build_model, evaluation_loader, open_split
-from geq.training.probe import probe
+from geq.training.probe import probe, probe_untrained
 from geq.training.run import RunFolder
 from geq.training.thread import limited_threads
 
@@ -51,8 +51,30 @@ class Validated:
 
 @dataclass(frozen=True)
 class Equilibria:
-    """Feedback ‖Wz‖/‖Ux + b‖, evaluations, β, γ, and what became of γ, q and the rank of W_h since the start;
-    means over the branches.
+    """Feedback ‖Wz‖/‖Ux + b‖, evaluations, β and γ; means over the branches.
+
+    Args:
+        images: first ones of the held-out images.
+    """
+
+    images: int = 256
+
+    def measure(self, folder: RunFolder) -> Metrics:
+        images, trained = first_held_out(folder, self.images), Network.from_pretrained(folder.model)
+        with limited_threads(folder.options(), trained):
+            branches = list(probe(trained, images).values())
+        found: Metrics = {
+            "feedback": mean(branch.feedback for branch in branches),
+            "gamma": mean(branch.gamma for branch in branches),
+            "beta_mean": mean(None if b.attention is None else float(b.attention.mean()) for b in branches),
+            "evaluations": folder.epochs()[-1].get("solver_steps"),
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class SinceStart:
+    """What became of γ, q and the rank of W_h in training; means over the branches.
 
     Args:
         images: first ones of the held-out images.
@@ -66,18 +88,14 @@ class Equilibria:
         seed_everything(options.seed)
         fresh = build_model(options, folder.data())
         with limited_threads(options, trained):
-            now, before = (list(probe(model, images).values()) for model in (trained, fresh))
-        found: Metrics = {
-            "feedback": mean(branch.feedback for branch in now),
-            "gamma": mean(branch.gamma for branch in now),
-            "beta_mean": mean(None if b.attention is None else float(b.attention.mean()) for b in now),
-            "evaluations": folder.epochs()[-1].get("solver_steps"),
-        }
-        pairs = list(zip(now, before, strict=True))
-        found["gamma_growth"] = mean(ratio(n.gamma, b.gamma) for n, b in pairs)
-        found["distance_kept"] = mean(ratio(n.distance, b.distance) for n, b in pairs)
+            now, before = probe(trained, images), probe_untrained(fresh, images)
+        pairs = [(now[name], before[name]) for name in before]
         rank = mean(ratio(n.rank, b.rank) for n, b in pairs)
-        found["rank_kept"] = None if rank is None else 100 * rank
+        found: Metrics = {
+            "gamma_ratio": mean(ratio(n.gamma, b.gamma) for n, b in pairs),
+            "distance_ratio": mean(ratio(n.distance, b.distance) for n, b in pairs),
+            "rank_kept": None if rank is None else 100 * rank,
+        }
         return {name: value for name, value in found.items() if value is not None}
 
 

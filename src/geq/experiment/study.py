@@ -18,9 +18,9 @@ from geq.experiment.recipe import SMALL, sizes, small, smoke
 VALIDATION = Metric("validation_accuracy", "validation")
 FEEDBACK = Metric("feedback", "‖Wz‖/‖Ux + b‖", "", 3)
 EVALUATIONS = Metric("evaluations", "evaluations", "", 1, lower_is_better=True)
-GROWTH = Metric("gamma_growth", "growth of γ", "", 2, lower_is_better=True)
+GROWTH = Metric("gamma_ratio", "γ, last by first", "", 2, lower_is_better=True)
 RANK = Metric("rank_kept", "rank of W_h kept")
-DISTANCE = Metric("distance_kept", "q, last by first", "", 3)
+DISTANCE = Metric("distance_ratio", "q, last by first", "", 3)
 BETA = Metric("beta_mean", "mean β", "", 3)
 EVEN_LOSS = Metric("even_loss", "lost by even weights", "points")
 

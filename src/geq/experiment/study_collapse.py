@@ -12,7 +12,7 @@ at the equilibrium (no gradient either), a learned γ, and the γ = 0 control.
 
 from __future__ import annotations
 
-from geq.experiment.equilibrium_measurement import Equilibria
+from geq.experiment.equilibrium_measurement import Equilibria, SinceStart
 from geq.experiment.experiment import Experiment
 from geq.experiment.study import (
     BETA,
@@ -49,5 +49,5 @@ EXPERIMENT = Experiment(
         better("A learned γ is better than the median's", "learned", "median"),
         better("A learned γ is better than γ = 0", "learned", "control"),
     ),
-    scales=studied("cifar10", 10_000, 8, Equilibria()),
+    scales=studied("cifar10", 10_000, 8, Equilibria(), SinceStart()),
 )

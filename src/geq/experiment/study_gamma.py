@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from geq.experiment.equilibrium_measurement import Equilibria, EvenWeights
 from geq.experiment.experiment import Experiment
-from geq.experiment.study import BETA, EVEN_LOSS, GROWTH, VALIDATION, better, control_arm, geq_arm, studied
+from geq.experiment.study import BETA, EVEN_LOSS, VALIDATION, better, control_arm, geq_arm, studied
 
 EXPERIMENT = Experiment(
     name="study-gamma",
@@ -30,7 +30,7 @@ EXPERIMENT = Experiment(
         "paper": geq_arm("0.2/M, gradient through M", "gamma=paper"),
         "control": control_arm(),
     },
-    metrics=(VALIDATION, EVEN_LOSS, BETA, GROWTH),
+    metrics=(VALIDATION, EVEN_LOSS, BETA),
     claims=(
         better("A γ for each channel group is better than one", "group", "learned"),
         better("A γ for each patch is better than one", "patch", "learned"),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from geq.cell import ProximalCell
 from geq.equilibrium import Equilibrium
@@ -68,6 +69,20 @@ def probe(model: Network, images: Float[Tensor, "b c h w"]) -> dict[str, BranchP
             return {name: _look(layer, inputs[name]) for name, layer in equilibria.items() if name in inputs}
     finally:
         model.train(was_training)
+
+
+def probe_untrained(model: Network, images: Float[Tensor, "b c h w"]) -> dict[str, BranchProbe]:
+    """:func:`probe` of a network that no batch has passed yet.
+
+    Its batch norms take the statistics of these images, as in a first step of training. Those that they are
+    built with stand for no data: by them the distances of an untrained network are many times too small, and
+    whatever is compared with them later seems to have grown.
+    """
+    fresh = copy.deepcopy(model)
+    for module in fresh.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            module.running_mean = module.running_var = None
+    return probe(fresh, images)
 
 
 def _look(layer: Equilibrium, x: Tensor) -> BranchProbe:

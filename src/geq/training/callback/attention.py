@@ -13,7 +13,7 @@ from jaxtyping import Float
 from lightning.pytorch import Callback, Trainer
 from torch import Tensor
 
-from geq.training.probe import probe, summarise
+from geq.training.probe import probe, probe_untrained, summarise
 from geq.training.task import Task
 
 log = logging.getLogger("geq.training")
@@ -50,7 +50,7 @@ class AttentionStatistics(Callback):
 
     def on_fit_start(self, trainer: Trainer, task: Task) -> None:
         if trainer.is_global_zero and not self.first:
-            self.first = summarise(probe(task.model, self.images))
+            self.first = summarise(probe_untrained(task.model, self.images))
 
     def on_validation_epoch_end(self, trainer: Trainer, task: Task) -> None:
         if trainer.is_global_zero:
