@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from geq.model.registry import create_model
@@ -45,14 +46,16 @@ def test_each_parameter_is_in_one_group() -> None:
     assert set(grouped) == expected
 
 
-def test_a_step_without_gradient_shrinks_decayed_weights_only() -> None:
+@pytest.mark.parametrize("decay_all", [False, True])
+def test_a_step_without_gradient_shrinks_decayed_weights_only(decay_all: bool) -> None:
     model = create_model("geq_tiny")
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    optimizer = build_optimizer(OptimizerOptions(learning_rate=0.5, weight_decay=0.1), model)
+    options = OptimizerOptions(learning_rate=0.5, weight_decay=0.1, decay_all=decay_all)
+    optimizer = build_optimizer(options, model)
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
-    exempt = exempt_parameters(model)
+    exempt = set() if decay_all else exempt_parameters(model)
     for name, parameter in model.named_parameters():
         # Nesterov's first step with gradient g = decay·w is lr·(1 + momentum)·g.
         factor = 1.0 if name in exempt else 1 - 0.5 * 1.9 * 0.1

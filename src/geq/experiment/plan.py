@@ -160,7 +160,7 @@ def trained_by(options: TrainOptions) -> dict[str, Any]:
     mapping = options.as_mapping()
     config = model_spec(options.model).config
     return {
-        "options": {name: value for name, value in mapping.items() if name not in CIRCUMSTANCES},
+        "options": {name: mapping[name] for name in told(options) if name not in CIRCUMSTANCES},
         "network": told(config),
     }
 

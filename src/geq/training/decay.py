@@ -38,9 +38,9 @@ def exempt_parameters(model: nn.Module) -> set[str]:
     return exempt
 
 
-def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+def parameter_groups(model: nn.Module, weight_decay: float, decay_all: bool = False) -> list[dict[str, Any]]:
     """Groups for a torch optimiser: with and without weight decay. Frozen parameters are in neither."""
-    exempt = exempt_parameters(model)
+    exempt = set() if decay_all else exempt_parameters(model)
     trained = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     return [
         {"params": [p for name, p in trained if name not in exempt], "weight_decay": weight_decay},

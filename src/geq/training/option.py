@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from geq.error import CheckedOptions, CheckpointError, OptionError, unknown_name
-from geq.model.config import STEPPED, Differentiation, Regulariser, field_types, from_json
+from geq.model.config import ADDED_LATER, STEPPED, Differentiation, Regulariser, field_types, from_json
 
 Augmentation = Literal["auto", "none", "shift", "crop_flip", "randaugment"]
 Precision = Literal["32", "bf16-mixed", "16-mixed", "64"]
@@ -134,7 +134,8 @@ class OptimizerOptions:
         learning_rate: largest learning rate.
         momentum: momentum of sgd.
         nesterov: Nesterov's form of the momentum.
-        weight_decay: weight decay; never on norms, biases, γ, W_h and the feedback operators.
+        weight_decay: weight decay; not on norms, biases, γ, W_h and the feedback operators.
+        decay_all: on these too; the paper's γ collapses under it ('geq reproduce study-collapse').
         label_smoothing: share of the target that is spread over all classes.
         clip: largest norm of the gradient; 0 leaves it as it is.
         ema: decay of an exponential moving average of the weights, such as 0.999, which is then what is
@@ -146,6 +147,7 @@ class OptimizerOptions:
     momentum: float = 0.9
     nesterov: bool = True
     weight_decay: float = 1e-4
+    decay_all: bool = field(default=False, metadata=ADDED_LATER)
     label_smoothing: float = 0.0
     clip: float = 5.0
     ema: float = 0.0

@@ -44,7 +44,7 @@ class RestOfEpoch:
 
 
 def build_optimizer(options: OptimizerOptions, model: torch.nn.Module) -> torch.optim.Optimizer:
-    groups = parameter_groups(model, options.weight_decay)
+    groups = parameter_groups(model, options.weight_decay, options.decay_all)
     if options.optimizer == "adamw":
         return torch.optim.AdamW(groups, lr=options.learning_rate)
     return torch.optim.SGD(
