@@ -71,6 +71,20 @@ def test_it_learns_and_writes_a_run(small: Small) -> None:
     assert model.parameter_count() == outcome.final["parameters"]
 
 
+def test_what_hardly_moves_has_not_run_away(small: Small) -> None:
+    """γ and q at the start are those of normalised data, though no batch has passed the norms yet."""
+    still = small(model="geq_tiny", epochs=1, train_size=None, learning_rate=1e-6, augment="none")
+    outcome = finished(train(still))
+    (first,) = (
+        state["first"]
+        for state in Checkpoint.load(outcome.folder.checkpoint).callbacks.values()
+        if "first" in state
+    )
+    for name, value in first.items():
+        if name.startswith(("gamma/", "distance/", "rank/")):
+            assert outcome.history[0][name] == pytest.approx(value, rel=0.3), name
+
+
 def test_solver_statistics_of_an_equilibrium_model(small: Small) -> None:
     outcome = finished(train(small(model="geq_tiny", epochs=1, picture=True)))
     record = outcome.history[0]
