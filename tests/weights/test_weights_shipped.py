@@ -19,7 +19,9 @@ from geq.command.option import parse
 from geq.command.train import SUMMARY, declare, normalised, options_from
 from geq.data.idx import SYSTEM_FOLDERS
 from geq.error import CheckpointError, OptionError
+from geq.experiment.equilibrium_measurement import SinceStart
 from geq.model.shipped import FOLDER, is_shipped, shipped_folder, shipped_names
+from geq.training.callback.attention import LIMITS
 from geq.training.evaluation import evaluate
 from geq.training.ingredient import evaluation_loader, open_split
 from geq.training.run import RunFolder, known_runs
@@ -143,6 +145,29 @@ def test_images_are_recognised_as_the_card_says(
     assert found["images"] == card.test.images
     # Another processor rounds otherwise: an image or two on the border between classes may change sides.
     assert found["accuracy"] == pytest.approx(card.test.accuracy, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name == "geq-digits" else (pytest.mark.data,))
+        for name in NAMES
+        if name != "geq-fashion-mnist"
+    ],
+)
+def test_trained_to_the_end_is_far_from_what_is_called_a_collapse(
+    name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if name != "geq-digits":
+        monkeypatch.setenv("GEQ_DATA", str(request.getfixturevalue("real_root")))
+    found = SinceStart(images=64).measure(RunFolder.find(name))
+    for kind, ratio in (
+        ("gamma", found["gamma_ratio"]),
+        ("distance", found["distance_ratio"]),
+        ("rank", found["rank_kept"] / 100),
+    ):
+        low, high, _ = LIMITS[kind]
+        assert 1.2 * low < ratio < high / 1.2, kind
 
 
 OFFLINE = """

@@ -30,7 +30,7 @@ LIMITS: dict[str, tuple[float, float, str]] = {
 """Kind of number -> the ratios to its first value between which nothing is said, and what is said beyond.
 
 The collapse of a γ that follows the smallest distance passes all three (``geq reproduce study-collapse``).
-Networks with a learned γ that were trained to the end stay at 12, 0.38 and 0.63 or on the good side of them.
+The networks that come with geq, trained to the end, stay between them (tests/weights).
 """
 ADVICE = (
     "the Gaussian is collapsing: no patch is told from another any more. What to try: a learned γ "
