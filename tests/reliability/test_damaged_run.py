@@ -185,7 +185,12 @@ def test_an_error_in_a_worker_keeps_its_words() -> None:
     assert str(caught.value) == "40.png is missing: fetch or unpack the dataset again"
 
 
+# torch tells of a death wherever Python is, and that may be where Hypothesis measures the garbage collection.
+DEATH = pytest.mark.filterwarnings("ignore:.*gc_cumulative_time:pytest.PytestUnraisableExceptionWarning")
+
+
 @pytest.mark.slow
+@DEATH
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 def test_the_death_of_a_worker_is_explained() -> None:
     with pytest.raises(DataError, match=r"a process that makes batches has died .*fewer --workers"):
@@ -194,6 +199,7 @@ def test_the_death_of_a_worker_is_explained() -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+@DEATH
 @pytest.mark.parametrize("act", [missing, die])
 def test_an_error_keeps_no_worker(act: Callable[[], object]) -> None:
     before = set(multiprocessing.active_children())

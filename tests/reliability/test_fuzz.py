@@ -97,3 +97,13 @@ def test_drawing_is_repeatable() -> None:
     first, second = ([draw(target, seeds, Random(seed)) for seed in range(20)] for _ in range(2))
     assert first == second
     assert len(set(first)) > 10
+
+
+def test_an_error_of_many_lines_is_told_in_one() -> None:
+    """A pickle that calls what makes an array with other kinds of arguments; the check of types says a lot."""
+    target = TARGETS["cifar100_pickle"]
+    said = refusal(target, draw(target, target.seeds(), Random(1304)))
+    assert said is not None
+    assert "was not loaded" in said
+    assert "\n" not in said
+    assert len(said) < 600

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from geq.document import short
-from geq.error import DataError
+from geq.error import DataError, one_line
 
 DIMENSIONS = 4
 """Of an array; the official ones have two."""
@@ -134,7 +134,7 @@ def read_pickle(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}; {FIX}") from error
     except Exception as error:  # a damaged pickle can fail in any way, and none of them is the user's doing
-        reason = f"instruction {error} is not allowed" if isinstance(error, KeyError) else str(error)
+        reason = f"instruction {error} is not allowed" if isinstance(error, KeyError) else one_line(error)
         raise DataError(
             f"{path} is not a file of this dataset and was not loaded: {reason}; {FIX}"
         ) from error

@@ -21,15 +21,15 @@ log = logging.getLogger("geq.training")
 LIMITS: dict[str, tuple[float, float, str]] = {
     "gamma": (0.0, 25.0, "γ has grown {ratio:.3g}-fold"),
     "distance": (
-        0.1,
+        0.05,
         float("inf"),
         "the distances q of the patches have shrunk to {ratio:.2g} of what they were",
     ),
-    "rank": (0.5, float("inf"), "the rank of W_h has fallen to {ratio:.2g} of what it was"),
+    "rank": (0.35, float("inf"), "the rank of W_h has fallen to {ratio:.2g} of what it was"),
 }
 """Kind of number -> the ratios to its first value between which nothing is said, and what is said beyond.
 
-The collapse of a γ that follows the smallest distance passes all three (``geq reproduce study-collapse``).
+A γ that follows the smallest distance passes them in time (``geq reproduce study-collapse``).
 The networks that come with geq, trained to the end, stay between them (tests/weights).
 """
 ADVICE = (
