@@ -100,7 +100,7 @@ def test_drawing_is_repeatable() -> None:
 
 
 def test_an_error_of_many_lines_is_told_in_one() -> None:
-    """A pickle that calls what makes an array with other kinds of arguments; the check of types says a lot."""
+    """A pickle that makes an array of the wrong kind of arguments: the check of types says a lot."""
     target = TARGETS["cifar100_pickle"]
     said = refusal(target, draw(target, target.seeds(), Random(1304)))
     assert said is not None
