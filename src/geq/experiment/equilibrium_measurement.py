@@ -69,7 +69,7 @@ class Equilibria:
             "beta_mean": mean(None if b.attention is None else float(b.attention.mean()) for b in branches),
             "evaluations": folder.epochs()[-1].get("solver_steps"),
         }
-        return {name: value for name, value in found.items() if value is not None}
+        return known(found)
 
 
 @dataclass(frozen=True)
@@ -96,16 +96,21 @@ class SinceStart:
             "distance_ratio": mean(ratio(n.distance, b.distance) for n, b in pairs),
             "rank_kept": None if rank is None else 100 * rank,
         }
-        return {name: value for name, value in found.items() if value is not None}
+        return known(found)
 
 
 def ratio(now: float | None, before: float | None) -> float | None:
     return None if now is None or not before else now / before
 
 
+def known(found: Metrics) -> Metrics:
+    """Without what a network does not have."""
+    return {name: value for name, value in found.items() if value is not None}
+
+
 def mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    there = [value for value in values if value is not None]
+    return sum(there) / len(there) if there else None
 
 
 @dataclass(frozen=True)

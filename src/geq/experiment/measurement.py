@@ -14,6 +14,7 @@ from geq.analysis.part import run_parts
 from geq.analysis.result import Result
 from geq.analysis.saliency import grad_cam, stretched
 from geq.analysis.subject import Settings
+from geq.model.config import ADDED_LATER
 from geq.model.network import Network
 from geq.training.evaluation import evaluate, evaluating
 from geq.training.ingredient import evaluation_loader, open_split
@@ -89,7 +90,7 @@ class Corruption:
     """
 
     limit: int | None = None
-    names: tuple[str, ...] = field(default=(), metadata={"added_later": True})
+    names: tuple[str, ...] = field(default=(), metadata=ADDED_LATER)
 
     def measure(self, folder: RunFolder) -> Metrics:
         settings = Settings(limit=self.limit, corruptions=self.names)

@@ -13,7 +13,7 @@ from torch import Tensor
 from geq.analysis.corruption import Corrupted
 from geq.analysis.ood import auroc
 from geq.data.dataset import Dataset, ImageDataset, Labelled
-from geq.experiment.equilibrium_measurement import even_weights, first_seen, held_out, mean
+from geq.experiment.equilibrium_measurement import even_weights, first_seen, held_out, known, mean
 from geq.experiment.measurement import Metrics
 from geq.model.network import Network
 from geq.problem.patch import BoundPatchGaussian
@@ -69,7 +69,7 @@ class OutlierWeights:
                 solved, _ = next(weights_of(model, first_seen(folder, damaged, len(damaged))))
                 found[f"even_loss/{name}"] = lost(damaged)
                 found[f"beta_auroc/{name}"] = detection(solved, changed(clean, damaged))
-        return {name: value for name, value in found.items() if value is not None}
+        return known(found)
 
 
 def in_memory(dataset: Dataset) -> ImageDataset:

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from geq.equilibrium import Equilibrium
 from geq.error import InputError, OptionError
 from geq.gradient import Implicit
-from geq.model.config import NetworkConfig
+from geq.model.config import ADDED_LATER, NetworkConfig
 from geq.model.mdeq_cell import MDEQCell
 from geq.model.network import Network
 from geq.model.registry import ModelSpec, register
@@ -58,7 +58,7 @@ class MDEQConfig(NetworkConfig):
     memory: int = field(default=6, kw_only=True)
     gradient_tol: float = field(default=1e-2, kw_only=True)
     gradient_steps: int = field(default=60, kw_only=True)
-    stem_strides: tuple[int, int] = field(default=(1, 1), kw_only=True, metadata={"added_later": True})
+    stem_strides: tuple[int, int] = field(default=(1, 1), kw_only=True, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -135,7 +135,8 @@ class OptimizerOptions:
         momentum: momentum of sgd.
         nesterov: Nesterov's form of the momentum.
         weight_decay: weight decay; not on norms, biases, γ, W_h and the feedback operators.
-        decay_all: on these too; the paper's γ collapses under it ('geq reproduce study-collapse').
+        decay_all: weight decay on every parameter; the paper's γ collapses under it ('geq reproduce
+            study-collapse').
         label_smoothing: share of the target that is spread over all classes.
         clip: largest norm of the gradient; 0 leaves it as it is.
         ema: decay of an exponential moving average of the weights, such as 0.999, which is then what is
