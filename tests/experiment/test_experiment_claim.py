@@ -110,6 +110,23 @@ def test_threshold() -> None:
     assert judge(lenient, records).verdict == "holds"
 
 
+LEAD = Claim("a's lead over b is larger than c's over d", "a", "b", "test_accuracy", beyond=("c", "d"))
+
+
+def test_a_lead_that_grows() -> None:
+    """A lead of 3 against one of 1, both noisy from seed to seed."""
+    smaller = [
+        record({"a": "c", "b": "d"}[r.arm], r.seed, r.metrics["test_accuracy"])
+        for r in pairs([1.0, 1.2, 0.8, 1.1], shared=3.0)
+    ]
+    found = judge(LEAD, pairs([3.0, 3.3, 2.9, 3.0]) + smaller)
+    assert found.verdict == "holds"
+    assert list(found.differences.values()) == pytest.approx([2.0, 2.1, 2.1, 1.9])
+    assert judge(LEAD, pairs([1.1, 1.1, 1.0, 0.9]) + smaller).verdict == "undecided at this scale"
+    assert judge(LEAD, pairs([3.0, 3.3, 2.9, 3.0])).verdict == "not run", "the other two were not"
+    assert judge(LEAD, pairs([3.0, 3.3, 2.9, 3.0]) + smaller[1:]).seeds == (1, 2, 3)
+
+
 def test_configurations_are_not_mixed() -> None:
     records = [*pairs([1.0, 1.2, 0.8]), record("a", 7, 99.0, config_hash="another")]
     with pytest.raises(InputError, match="one experiment, scale and configuration"):

@@ -51,9 +51,7 @@ def test_opening(experiment: Experiment) -> None:
 @EACH
 def test_claims_agree_with_the_published_figures(experiment: Experiment) -> None:
     for claim in experiment.claims:
-        figures = [
-            experiment.published.get(a, {}).get(claim.metric) for a in (claim.better_arm, claim.worse_arm)
-        ]
+        figures = [experiment.published.get(arm, {}).get(claim.metric) for arm in claim.arms]
         if claim.published_difference is None:
             assert None in figures
             continue
@@ -71,7 +69,7 @@ def test_every_geq_comparison_has_its_control(experiment: Experiment) -> None:
         controls = [arm for arm in experiment.arms_at(scale) if experiment.arms[arm].control]
         assert len(controls) == 1 or experiment.name in STUDY
         assert controls
-    judged = {arm for claim in experiment.claims if claim.ours for arm in (claim.better_arm, claim.worse_arm)}
+    judged = {arm for claim in experiment.claims if claim.ours for arm in claim.arms}
     assert set(controls) & judged
 
 

@@ -30,6 +30,8 @@ class Claim:
         at_least: the difference that must be exceeded. Below 0: "not worse by more than".
         lower_is_better: of the metric.
         ours: this project asks it, no paper claims it (as for the γ = 0 control).
+        beyond: two further arms. What must exceed ``at_least`` is then the difference of the first two minus
+            the difference of these: does a lead grow?
     """
 
     text: str
@@ -40,6 +42,12 @@ class Claim:
     at_least: float = 0.0
     lower_is_better: bool = False
     ours: bool = False
+    beyond: tuple[str, str] | None = None
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """Those whose records are needed: better, worse, better, worse …"""
+        return (self.better_arm, self.worse_arm, *(self.beyond or ()))
 
 
 @dataclass(frozen=True)
@@ -67,28 +75,30 @@ class Judgement:
 
 
 def judge(claim: Claim, records: Iterable[Record]) -> Judgement:
-    """The paired differences of the claim's two arms, their interval and the verdict.
+    """The paired differences of the claim's arms, their interval and the verdict.
 
-    Seeds that only one arm has are left out. A run whose metric is not finite leaves the claim undecided:
+    Seeds that not all arms have are left out. A run whose metric is not finite leaves the claim undecided:
     without it, what remains would be a choice of the lucky runs.
     """
-    chosen = [record for record in records if record.arm in (claim.better_arm, claim.worse_arm)]
-    for arm in (claim.better_arm, claim.worse_arm):
+    chosen = [record for record in records if record.arm in claim.arms]
+    for arm in claim.arms:
         kinds = {(r.experiment, r.scale, r.config_hash) for r in chosen if r.arm == arm}
         if len(kinds) > 1:
             raise InputError(
                 f"the records of arm {arm!r} must be of one experiment, scale and configuration: got "
                 f"{', '.join('/'.join(kind) for kind in sorted(kinds))}; see geq.experiment.plan.usable"
             )
-    better, worse = (
+    of_arm = [
         {r.seed: r.metrics[claim.metric] for r in chosen if r.arm == arm and claim.metric in r.metrics}
-        for arm in (claim.better_arm, claim.worse_arm)
-    )
+        for arm in claim.arms
+    ]
     sign = -1.0 if claim.lower_is_better else 1.0
     differences, undefined = {}, []
-    for seed in sorted(better.keys() & worse.keys()):
-        if is_number(better[seed]) and is_number(worse[seed]):
-            differences[seed] = sign * (better[seed] - worse[seed])
+    for seed in sorted(set.intersection(*map(set, of_arm))):
+        values = [found[seed] for found in of_arm]
+        if all(map(is_number, values)):
+            better, worse, further_better, further_worse = [*values, 0.0, 0.0][:4]
+            differences[seed] = sign * ((better - worse) - (further_better - further_worse))
         else:
             undefined.append(seed)
     mean, low, high = interval(list(differences.values()))
@@ -108,7 +118,7 @@ def decide(
         listed = ", ".join(map(str, undefined))
         return "undecided at this scale", f"{claim.metric} is not a number with seed {listed}"
     if mean is None:
-        return "not run", "no seed was run with both arms"
+        return "not run", "no seed was run with all of its arms"
     if seeds < FEWEST_SEEDS or low is None or high is None:
         return "undecided at this scale", f"{counted(seeds, 'paired seed')}; a verdict needs {FEWEST_SEEDS}"
     if low > claim.at_least:

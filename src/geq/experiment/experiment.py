@@ -128,7 +128,7 @@ class Experiment:
 
     def __post_init__(self) -> None:
         shown = {metric.key for metric in self.metrics}
-        for arm in (*self.published, *(a for c in self.claims for a in (c.better_arm, c.worse_arm))):
+        for arm in (*self.published, *(arm for claim in self.claims for arm in claim.arms)):
             if arm not in self.arms:
                 raise unknown_name(f"arm of {self.name}", arm, self.arms)
         for claim in self.claims:

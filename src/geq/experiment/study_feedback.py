@@ -62,11 +62,15 @@ EXPERIMENT = Experiment(
         better("A norm at the bound is better than one below it", "full", "bound-1.4"),
         better("A learned norm is better than a bound", "learned", "bound-1.4"),
         better("Gains of the channels are better than a bound", "gain", "bound-1.4"),
-        better(
-            "It is an equilibrium: the cut loses more than a point at 1.4", "bound-1.4", "bound-0.5", LOSS
-        ),
+        better("It is an equilibrium: the cut loses more at 1.4 than at 0.5", "bound-1.4", "bound-0.5", LOSS),
         better("At 1.4 the Gaussian is better than γ = 0", "bound-1.4", "control-1.4"),
         better("At 2.5 the Gaussian is better than γ = 0", "bound-2.5", "control-2.5"),
+        better(
+            "The Gaussian's lead over γ = 0 is larger at 1.4 than at 0.95",
+            "bound-1.4",
+            "control-1.4",
+            beyond=("bound-0.95", "control-0.95"),
+        ),
     ),
     scales=studied("cifar10", 8_000, 6, Equilibria(), CutOff()),
     axes={"bound of ‖W‖": BOUNDS, "bound of ‖W‖, γ = 0": CONTROLS},

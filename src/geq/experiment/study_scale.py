@@ -46,9 +46,17 @@ EXPERIMENT = Experiment(
         "geq-200k": small_only(geq_arm("GEQ, 200k", *WIDE, model=STRONG)),
     },
     metrics=(VALIDATION, PARAMETERS, FEEDBACK),
-    claims=tuple(
-        better(f"At {size} the Gaussian is better than γ = 0", f"geq-{size}", f"control-{size}")
-        for size in SIZES
+    claims=(
+        *(
+            better(f"At {size} the Gaussian is better than γ = 0", f"geq-{size}", f"control-{size}")
+            for size in SIZES
+        ),
+        better(
+            "The Gaussian's lead over γ = 0 is larger at 200k than at 20k",
+            "geq-200k",
+            "control-200k",
+            beyond=("geq-20k", "control-20k"),
+        ),
     ),
     scales=studied("cifar10", 8_000, 6, Equilibria()),
     axes={
