@@ -90,6 +90,8 @@ class BranchConfig(DifferentiationConfig):
         degree, width: of the polynomial kernel.
         injection_scale: constant factor on the normalised Ux.
         norm, bound: norm rule of W, and the bound of all rules but "weight" and "none".
+        feedback_start: factor on the random weights that W starts with. Those of 1 start above the usual
+            bounds, which cut them; rules that keep ‖W‖ whatever V is ("full", "learned", "gain") start alike.
         tol, max_steps, memory: of the Anderson solver.
         topology: "parallel" as in the papers, or "cascade".
         gradient and the rest: how the fixed point is differentiated; a regulariser is used by "sam" only.
@@ -117,6 +119,7 @@ class BranchConfig(DifferentiationConfig):
     memory: int = field(default=5, kw_only=True)
     topology: Topology = field(default="parallel", kw_only=True, metadata=ADDED_LATER)
     width: float = field(default=1.0, kw_only=True, metadata=ADDED_LATER)
+    feedback_start: float = field(default=1.0, kw_only=True, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -140,6 +143,10 @@ class BranchConfig(DifferentiationConfig):
                 raise OptionError(
                     f"every scale must divide the side behind the stem, {self.stem_scale}: got {scale}"
                 )
+        if not self.feedback_start > 0:
+            raise OptionError(
+                f"feedback_start must be positive: got {self.feedback_start}; with 0, W would stay 0 for ever"
+            )
         if self.topology == "cascade":
             for before, after in pairwise((self.stem_scale, *self.scales)):
                 if before % after:
@@ -189,6 +196,11 @@ class BranchConfig(DifferentiationConfig):
 
     def equilibrium(self, in_channels: int, mid_channels: int, scale: int) -> Equilibrium:
         """One branch."""
+        layer = self.layer(in_channels, mid_channels, scale)
+        layer.problem.W.rescale(self.feedback_start)
+        return layer
+
+    def layer(self, in_channels: int, mid_channels: int, scale: int) -> Equilibrium:
         solver, gradient, norm = Anderson(self.memory), self.differentiation(), self.norm_rule()
         if self.kernel == "patch_gaussian":
             return GEQ2d(

@@ -72,6 +72,12 @@ class Operator(nn.Module, metaclass=CheckedOptions):
         self.norm = copy.deepcopy(norm)
         self.norm.adopt(self.raw_weight)
 
+    @torch.no_grad()
+    def rescale(self, factor: float) -> None:
+        """Multiply the weight of a new operator; its norm rule starts anew from that."""
+        self.raw_weight.mul_(factor)
+        self.norm.adopt(self.raw_weight)
+
     def bound_as_feedback(self) -> None:
         if self.role_decides_norm:
             self.adopt_norm(OperatorNorm())
