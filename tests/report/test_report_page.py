@@ -223,6 +223,24 @@ def test_many_arms_are_drawn_in_parts_and_folded() -> None:
     assert "this version knows no such experiment" in text
 
 
+def test_a_validation_at_the_end_is_no_curve() -> None:
+    """The accuracy of the training images, known for each epoch, is drawn instead."""
+    lines = [{"epoch": number, "train_accuracy": 40.0 + number} for number in (1, 2, 3)]
+    once, always = (
+        [*lines[:2], {**lines[2], "validation_accuracy": 41.0}],
+        [{**line, "validation_accuracy": 41.0} for line in lines],
+    )
+    for epochs, drawn, not_drawn in (
+        (once, "Training accuracy (%) after", "Validation accuracy (%) after"),
+        (always, "Validation accuracy (%) after", "Training accuracy (%) after"),
+        (once[2:], "Validation accuracy (%) after", "Training accuracy (%) after"),
+    ):
+        evidence = sort([replace(record("another", "arm", 0, 50.0), epochs=epochs)], [], {})
+        text = page(evidence, sections(evidence))
+        assert drawn in text
+        assert not_drawn not in text
+
+
 def test_axes_of_one_name_share_a_picture() -> None:
     known = experiments()
     halves = {"γ, low": {"gamma-0.1": 0.1, "gamma-0.25": 0.25}, "γ, high": {"gamma-1": 1, "gamma-2": 2}}

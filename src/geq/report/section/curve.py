@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from geq.data.corruption.registry import corruption_names
 from geq.experiment.experiment import Metric
+from geq.experiment.record import Record
 from geq.report.chart.bar_chart import bar_chart
 from geq.report.chart.line_chart import Curve, line_chart
 from geq.report.figure import Figure, legend
@@ -22,15 +23,17 @@ CURVES = (
     ("train_miou", "training mIoU (%)"),
     ("train_loss", "training loss"),
 )
-"""Key of an epoch's line, and name of the axis; of those before the loss, only the first that is there."""
+"""Key of an epoch's line, and name of the axis; of those before the loss, only the first that is a curve."""
 
 
 def training_figures(group: Group) -> list[Figure]:
     """Quality and loss over the epochs, a curve for each arm."""
-    present = [
-        curve for curve in CURVES if any(curve[0] in line for one in group.records for line in one.epochs)
-    ]
-    quality = [curve for curve in present if curve[0] != "train_loss"][:1]
+    most = {key: max((known_epochs(one, key) for one in group.records), default=0) for key, _ in CURVES}
+    present = [curve for curve in CURVES if most[curve[0]]]
+    # What was measured at the end only is in the table already; as a picture it is a dot.
+    quality = sorted(
+        (curve for curve in present if curve[0] != "train_loss"), key=lambda curve: most[curve[0]] < 2
+    )[:1]
     figures = []
     for key, axis in quality + [curve for curve in present if curve[0] == "train_loss"]:
         curves = [
@@ -44,6 +47,10 @@ def training_figures(group: Group) -> list[Figure]:
             caption = f"{axis[0].upper()}{axis[1:]} after each epoch: mean over the seeds, and their range."
             figures.append(Figure(title, caption, picture, legend([curve.label for curve in chosen])))
     return figures
+
+
+def known_epochs(record: Record, key: str) -> int:
+    return sum(key in line for line in record.epochs)
 
 
 def spans_decades(curves: list[Curve]) -> bool:
