@@ -15,6 +15,8 @@ FEWEST_SEEDS = 3
 """Fewer paired seeds give no verdict."""
 
 CONFIDENCE = 0.95
+CONTRAST = (1, -1, -1, 1)
+"""Of the arms of a claim, two or four: better − worse, minus the same of a further pair."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +99,7 @@ def judge(claim: Claim, records: Iterable[Record]) -> Judgement:
     for seed in sorted(set.intersection(*map(set, of_arm))):
         values = [found[seed] for found in of_arm]
         if all(map(is_number, values)):
-            better, worse, further_better, further_worse = [*values, 0.0, 0.0][:4]
-            differences[seed] = sign * ((better - worse) - (further_better - further_worse))
+            differences[seed] = sign * sum(w * value for w, value in zip(CONTRAST, values, strict=False))
         else:
             undefined.append(seed)
     mean, low, high = interval(list(differences.values()))

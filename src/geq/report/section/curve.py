@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 
 from geq.data.corruption.registry import corruption_names
 from geq.experiment.experiment import Metric
-from geq.experiment.record import Record
 from geq.report.chart.bar_chart import bar_chart
 from geq.report.chart.line_chart import Curve, line_chart
 from geq.report.figure import Figure, legend
@@ -28,7 +27,7 @@ CURVES = (
 
 def training_figures(group: Group) -> list[Figure]:
     """Quality and loss over the epochs, a curve for each arm."""
-    most = {key: max((known_epochs(one, key) for one in group.records), default=0) for key, _ in CURVES}
+    most = {key: max((len(by_epoch(group, arm, key)) for arm in group.arms), default=0) for key, _ in CURVES}
     present = [curve for curve in CURVES if most[curve[0]]]
     # What was measured at the end only is in the table already; as a picture it is a dot.
     quality = sorted(
@@ -47,10 +46,6 @@ def training_figures(group: Group) -> list[Figure]:
             caption = f"{axis[0].upper()}{axis[1:]} after each epoch: mean over the seeds, and their range."
             figures.append(Figure(title, caption, picture, legend([curve.label for curve in chosen])))
     return figures
-
-
-def known_epochs(record: Record, key: str) -> int:
-    return sum(key in line for line in record.epochs)
 
 
 def spans_decades(curves: list[Curve]) -> bool:
