@@ -216,11 +216,19 @@ def started(command: list[str]) -> Iterator[subprocess.Popen[str]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("wait", [0.0, 0.3, 0.6, 0.9, 1.2])
 def test_ctrl_c_is_one_line_and_130(wait: float) -> None:
-    """In the middle of loading, where torch would swallow it, or soon after."""
-    script = (
-        "import sys, geq.cli; print('begun', flush=True); "
-        "sys.exit(geq.cli.main(['theorems', '--seeds', '100000']))"
-    )
+    """In the middle of loading, where torch would swallow it, or soon after.
+
+    It is told from within the command that it has begun: before, Python itself answers the interrupt.
+    """
+    script = """
+import sys, geq.cli
+run = geq.cli.run
+def begun(arguments):
+    print("begun", flush=True)
+    return run(arguments)
+geq.cli.run = begun
+sys.exit(geq.cli.main(["theorems", "--seeds", "100000"]))
+"""
     with started([sys.executable, "-c", script]) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "begun\n"
