@@ -1,4 +1,4 @@
-"""The size of the weights that the feedback starts with."""
+"""The weights that the feedback starts with: their size and their spectrum."""
 
 from __future__ import annotations
 
@@ -62,3 +62,22 @@ def test_rules_that_keep_the_norm_start_alike(norm: Norm) -> None:
 def test_must_be_positive(start: float) -> None:
     with pytest.raises(OptionError, match="feedback_start must be positive"):
         replace(STRONG_TINY, feedback_start=start)
+
+
+def test_a_flat_spectrum_explains_more_with_the_same_norm() -> None:
+    """Of an input, by the state: W is at its bound in every direction instead of in one."""
+    explained = {}
+    for spectrum in ("random", "flat"):
+        torch.manual_seed(0)
+        network = BranchNetwork(replace(STRONG_TINY, feedback_spectrum=spectrum)).double().eval()
+        images = torch.randn(16, 1, 8, 8, dtype=torch.float64)
+        shares = []
+        for name, x in network.inputs_of_equilibria(images).items():
+            layer = network.equilibria()[name]
+            z = layer.solve(x).value
+            share = layer.problem.W(z).norm() / layer.problem.U(x).norm()
+            shares.append(float(share.detach()))
+            assert 1.3 < layer.problem.W.norm_enclosure().upper < 1.41
+        explained[spectrum] = shares
+    for flat, random in zip(explained["flat"], explained["random"], strict=True):
+        assert flat > 1.3 * random

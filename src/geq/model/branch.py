@@ -52,6 +52,7 @@ from geq.problem import (
     WeightNorm,
     ZeroGamma,
 )
+from geq.problem.isometry import isometric_kernel
 from geq.solver import Anderson
 
 Kernel = Literal["patch_gaussian", "gaussian", "linear", "polynomial", "sigmoid"]
@@ -68,6 +69,7 @@ Gamma = Literal[
 ]
 Topology = Literal["parallel", "cascade"]
 Norm = Literal["operator", "full", "learned", "gain", "frobenius", "weight", "none"]
+Spectrum = Literal["random", "flat"]
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,8 @@ class BranchConfig(DifferentiationConfig):
         norm, bound: norm rule of W, and the bound of all rules but "weight" and "none".
         feedback_start: factor on the random weights that W starts with. Those of 1 start above the usual
             bounds, which cut them; rules that keep ‖W‖ whatever V is ("full", "learned", "gain") start alike.
+        feedback_spectrum: "random", or "flat": W starts as ``bound`` times an isometry (times
+            ``feedback_start``), so that every direction has the feedback that one has otherwise.
         tol, max_steps, memory: of the Anderson solver.
         topology: "parallel" as in the papers, or "cascade".
         gradient and the rest: how the fixed point is differentiated; a regulariser is used by "sam" only.
@@ -120,6 +124,7 @@ class BranchConfig(DifferentiationConfig):
     topology: Topology = field(default="parallel", kw_only=True, metadata=ADDED_LATER)
     width: float = field(default=1.0, kw_only=True, metadata=ADDED_LATER)
     feedback_start: float = field(default=1.0, kw_only=True, metadata=ADDED_LATER)
+    feedback_spectrum: Spectrum = field(default="random", kw_only=True, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -197,7 +202,11 @@ class BranchConfig(DifferentiationConfig):
     def equilibrium(self, in_channels: int, mid_channels: int, scale: int) -> Equilibrium:
         """One branch."""
         layer = self.layer(in_channels, mid_channels, scale)
-        layer.problem.W.rescale(self.feedback_start)
+        W, flat = layer.problem.W, self.feedback_spectrum == "flat"
+        # As a rule nothing is changed: arithmetic on the outline that a network is loaded into is slow.
+        if flat or self.feedback_start != 1:
+            weight = self.bound * isometric_kernel(*W.raw_weight.shape[:3]) if flat else W.raw_weight
+            W.restart(self.feedback_start * weight)
         return layer
 
     def layer(self, in_channels: int, mid_channels: int, scale: int) -> Equilibrium:

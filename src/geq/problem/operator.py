@@ -73,9 +73,9 @@ class Operator(nn.Module, metaclass=CheckedOptions):
         self.norm.adopt(self.raw_weight)
 
     @torch.no_grad()
-    def rescale(self, factor: float) -> None:
-        """Multiply the weight of a new operator; its norm rule starts anew from that."""
-        self.raw_weight.mul_(factor)
+    def restart(self, weight: Tensor) -> None:
+        """Give a new operator other weights to start from; its norm rule starts anew from these."""
+        self.raw_weight.copy_(weight)
         self.norm.adopt(self.raw_weight)
 
     def bound_as_feedback(self) -> None:
