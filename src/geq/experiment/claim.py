@@ -91,7 +91,7 @@ def judge(claim: Claim, records: Iterable[Record]) -> Judgement:
                 f"{', '.join('/'.join(kind) for kind in sorted(kinds))}; see geq.experiment.plan.usable"
             )
     of_arm = [
-        {r.seed: r.metrics[claim.metric] for r in chosen if r.arm == arm and claim.metric in r.metrics}
+        {r.seed: r.figures[claim.metric] for r in chosen if r.arm == arm and claim.metric in r.figures}
         for arm in claim.arms
     ]
     sign = -1.0 if claim.lower_is_better else 1.0

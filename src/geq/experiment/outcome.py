@@ -87,7 +87,7 @@ def outcome(experiment: Experiment, scale: ScaleName, records: Iterable[Record])
 
 def cell(experiment: Experiment, arm: str, key: str, records: list[Record]) -> Cell:
     value, spread = experiment.published.get(arm, {}).get(key, (None, None))
-    measured = {record.seed: record.metrics[key] for record in records if key in record.metrics}
+    measured = {record.seed: record.figures[key] for record in records if key in record.figures}
     known = {seed: float(number) for seed, number in measured.items() if is_number(number)}
     numbers = list(known.values())
     return Cell(

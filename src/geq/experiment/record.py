@@ -55,6 +55,13 @@ class Record:
     finished: str
     format: int = field(default=FORMAT)
 
+    @property
+    def figures(self) -> dict[str, Any]:
+        """What tables and claims are about: the metrics, and "train_loss" of the last epoch."""
+        last = self.epochs[-1] if self.epochs else {}
+        fitted = {"train_loss": last["train_loss"]} if "train_loss" in last else {}
+        return fitted | self.metrics
+
     def line(self) -> str:
         """The record as one line of JSON."""
         return json.dumps(finite(asdict(self)), ensure_ascii=False, allow_nan=False, sort_keys=True)

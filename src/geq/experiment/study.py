@@ -22,6 +22,7 @@ GROWTH = Metric("gamma_ratio", "γ, last by first", "", 2, lower_is_better=True)
 RANK = Metric("rank_kept", "rank of W_h kept")
 DISTANCE = Metric("distance_ratio", "q, last by first", "", 3)
 BETA = Metric("beta_mean", "mean β", "", 3)
+TRAIN_LOSS = Metric("train_loss", "training loss", "nats", 3, lower_is_better=True)
 EVEN_LOSS = Metric("even_loss", "lost by even weights", "points")
 
 

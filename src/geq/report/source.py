@@ -80,7 +80,7 @@ class Group:
         return [record for record in self.records if record.arm == arm]
 
     def sample(self, arm: str, metric: str) -> Sample:
-        return Sample.of([record.metrics.get(metric) for record in self.of(arm)])
+        return Sample.of([number(record.figures.get(metric)) for record in self.of(arm)])
 
     def published(self, arm: str, metric: str) -> tuple[Real, Real | None] | None:
         return self.experiment.published.get(arm, {}).get(metric) if self.experiment else None
