@@ -10,7 +10,7 @@ Time: 2 minutes of one core for a run at scale small, 8 minutes for a seed.
 from __future__ import annotations
 
 from geq.experiment.experiment import Experiment
-from geq.experiment.study import VALIDATION, four_networks, geq_is_better, studied
+from geq.experiment.study import TRAIN_LOSS, VALIDATION, four_networks, geq_is_better, studied
 
 EXPERIMENT = Experiment(
     name="study-few-images",
@@ -18,7 +18,7 @@ EXPERIMENT = Experiment(
     source="study 4",
     opening=__doc__ or "",
     arms=four_networks(),
-    metrics=(VALIDATION,),
+    metrics=(VALIDATION, TRAIN_LOSS),
     claims=geq_is_better("With 1,000 images"),
     scales=studied("cifar10", 1_000, 40),
 )

@@ -6,7 +6,7 @@ from geq.experiment.arm import ACCURACY, PARAMETERS, against_control, mdeq
 from geq.experiment.experiment import Experiment, Metric
 from geq.experiment.measurement import Corruption, Speed
 from geq.experiment.recipe import smoke
-from geq.experiment.study import better, finalists, four_networks, geq_arm, under_each
+from geq.experiment.study import TRAIN_LOSS, better, finalists, four_networks, geq_arm, under_each
 
 MEAN = Metric("corruption_accuracy", "mean of 19")
 GROUPS = {
@@ -32,10 +32,12 @@ def final(data: str, title: str, opening: str) -> Experiment:
             "sigmoid": geq_arm("sigmoid (OptEq)", "kernel=sigmoid", model="opteq_cascade_small"),
             **four_networks(),
         },
-        metrics=(ACCURACY, MEAN, *GROUPS.values(), PARAMETERS, THROUGHPUT),
+        metrics=(ACCURACY, MEAN, *GROUPS.values(), PARAMETERS, THROUGHPUT, TRAIN_LOSS),
         claims=(
             against_control(),
             *(better(f"GEQ is better than {label}", "geq", arm, ACCURACY) for arm, label in LABELS.items()),
+            better("The Gaussian fits better than its γ = 0 control", "geq", "control", TRAIN_LOSS),
+            better("GEQ fits better than the linear kernel", "geq", "linear", TRAIN_LOSS),
             better("Under corruption the Gaussian is better than γ = 0", "geq", "control", MEAN),
             *under_each(GROUPS.values()),
             *(

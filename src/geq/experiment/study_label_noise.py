@@ -10,7 +10,7 @@ Time: 2 to 3 minutes of one core for a run at scale small, 10 minutes for a seed
 from __future__ import annotations
 
 from geq.experiment.experiment import Experiment
-from geq.experiment.study import VALIDATION, four_networks, geq_is_better, studied
+from geq.experiment.study import TRAIN_LOSS, VALIDATION, four_networks, geq_is_better, studied
 
 EXPERIMENT = Experiment(
     name="study-label-noise",
@@ -18,7 +18,7 @@ EXPERIMENT = Experiment(
     source="study 4",
     opening=__doc__ or "",
     arms=four_networks(),
-    metrics=(VALIDATION,),
+    metrics=(VALIDATION, TRAIN_LOSS),
     claims=geq_is_better("With 40 % wrong labels"),
     scales=studied("cifar10", 8_000, 6, note="40 % wrong labels", data_override=["label_noise=0.4"]),
 )

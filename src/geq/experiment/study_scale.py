@@ -18,6 +18,7 @@ from geq.experiment.experiment import Experiment
 from geq.experiment.study import (
     FEEDBACK,
     STRONG,
+    TRAIN_LOSS,
     VALIDATION,
     better,
     control_arm,
@@ -45,10 +46,16 @@ EXPERIMENT = Experiment(
         "control-200k": small_only(control_arm(*WIDE, label="γ = 0, 200k", model=STRONG)),
         "geq-200k": small_only(geq_arm("GEQ, 200k", *WIDE, model=STRONG)),
     },
-    metrics=(VALIDATION, PARAMETERS, FEEDBACK),
+    metrics=(VALIDATION, PARAMETERS, FEEDBACK, TRAIN_LOSS),
     claims=(
         *(
             better(f"At {size} the Gaussian is better than γ = 0", f"geq-{size}", f"control-{size}")
+            for size in SIZES
+        ),
+        *(
+            better(
+                f"At {size} the Gaussian fits better than γ = 0", f"geq-{size}", f"control-{size}", TRAIN_LOSS
+            )
             for size in SIZES
         ),
         better(
