@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from geq.error import OptionError
 from geq.experiment.cost import expected_seconds
 from geq.experiment.experiment import SCALES, Experiment
 from geq.experiment.plan import grouped, plan
+from geq.experiment.record import read_records
 from geq.experiment.registry import EXPERIMENTS, PAPERS, STUDY, find_experiment
 from geq.training.ingredient import DataDescription, build_model
 
@@ -25,6 +27,7 @@ SHAPES = {
     "camvid": ((3, 180, 240), 11),
     "cityscapes": ((3, 1024, 2048), 19),
 }
+RESULTS = Path(__file__).parents[2] / "results"
 EACH = pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=list(EXPERIMENTS))
 
 
@@ -133,3 +136,27 @@ def test_trainings_are_shared() -> None:
     assert len(works) == 2 * 5
     assert len({job.config_hash for job in works[-1].jobs}) == len(works[-1].jobs)
     assert len(jobs) == 2 * (5 + 4 + 3)
+
+
+def test_a_confirmation_has_seeds_that_no_other_experiment_was_seen_with() -> None:
+    confirming = EXPERIMENTS["study-confirmation"]
+    seeds = {job.seed for job in plan(confirming, "small", confirming.scale("small").seeds, "runs")}
+    assert seeds == set(range(10, 18))
+    others = [
+        record
+        for path in (RESULTS / "small").glob("*.jsonl")
+        for record in read_records(path)[0]
+        if record.experiment != confirming.name
+    ]
+    assert others
+    assert not seeds & {record.seed for record in others}
+
+
+def test_a_confirmation_trains_what_it_confirms() -> None:
+    """The same trainings but for the seed."""
+
+    def trainings(name: str) -> set[str]:
+        jobs = plan(EXPERIMENTS[name], "small", 1, "runs")
+        return {str(job.options.name).rpartition("-seed")[0] for job in jobs if job.arm != "resnet"}
+
+    assert trainings("study-confirmation") == trainings("study-label-noise")

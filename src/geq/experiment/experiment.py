@@ -85,6 +85,8 @@ class Scale:
         note: what is different from the paper, or what it needs.
         measurements: of every run, after its training.
         seeds: number of seeds where --seeds does not say.
+        first_seed: that they count from. A comparison that is to confirm what other runs suggested takes
+            seeds that those did not have.
         gpu: needs a GPU to end in a sensible time.
     """
 
@@ -93,6 +95,7 @@ class Scale:
     measurements: tuple[Measurement, ...] = ()
     seeds: int = 5
     gpu: bool = False
+    first_seed: int = 0
 
 
 Published = Mapping[str, Mapping[str, tuple[float, float | None]]]

@@ -116,8 +116,9 @@ def plan_job(experiment: Experiment, scale: ScaleName, arm: str, seed: int, runs
 
 def plan(experiment: Experiment, scale: ScaleName, seeds: int, runs: str | Path) -> list[Job]:
     """The jobs of all arms, seed by seed, so that what is finished early is paired."""
-    arms = experiment.arms_at(scale)
-    return [plan_job(experiment, scale, arm, seed, runs) for seed in range(seeds) for arm in arms]
+    arms, first = experiment.arms_at(scale), experiment.scale(scale).first_seed
+    numbers = range(first, first + seeds)
+    return [plan_job(experiment, scale, arm, seed, runs) for seed in numbers for arm in arms]
 
 
 def grouped(jobs: Iterable[Job]) -> list[Work]:
