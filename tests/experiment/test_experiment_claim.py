@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -50,6 +51,19 @@ def test_a_true_difference_holds() -> None:
     half = student_quantile(4) * math.sqrt(0.025 / 5)
     assert found.low == pytest.approx(1 - half)
     assert found.high == pytest.approx(1 + half)
+
+
+def test_pairs_of_different_processors_are_told() -> None:
+    records = pairs([1.0, 1.2, 0.8, 1.1])
+    other = {"cpu": "another", "cores": 1, "device": "cpu"}
+    assert judge(CLAIM, records).caveat == ""
+    both = [replace(r, machine=other) if r.seed == 1 else r for r in records]
+    assert judge(CLAIM, both).caveat == "", "the runs of each pair have one in common"
+    one = [replace(r, machine=other) if r.arm == "a" and r.seed < 3 else r for r in records]
+    assert judge(CLAIM, one).caveat == "3 of 4 pairs ran on different processors"
+    assert judge(CLAIM, one).verdict == judge(CLAIM, records).verdict
+    unpaired = [r for r in one if r.arm == "b" or r.seed == 3]
+    assert judge(CLAIM, unpaired).caveat == "", "what is not paired does not count"
 
 
 def test_pairing_is_what_decides() -> None:

@@ -64,6 +64,7 @@ class Judgement:
         seeds: the paired seeds with a number.
         verdict: what follows.
         reason: why there is no verdict, or "".
+        caveat: what to keep in mind with the verdict, or "".
     """
 
     claim: Claim
@@ -74,6 +75,7 @@ class Judgement:
     seeds: tuple[int, ...]
     verdict: Verdict
     reason: str = ""
+    caveat: str = ""
 
 
 def judge(claim: Claim, records: Iterable[Record]) -> Judgement:
@@ -104,7 +106,19 @@ def judge(claim: Claim, records: Iterable[Record]) -> Judgement:
             undefined.append(seed)
     mean, low, high = interval(list(differences.values()))
     verdict, reason = decide(claim, mean, low, high, len(differences), undefined)
-    return Judgement(claim, differences, mean, low, high, tuple(differences), verdict, reason)
+    caveat = crossed(chosen, differences)
+    return Judgement(claim, differences, mean, low, high, tuple(differences), verdict, reason, caveat)
+
+
+def crossed(records: list[Record], seeds: Iterable[int]) -> str:
+    """A caveat where the runs of one seed were made on different processors.
+
+    These round differently, which moves a training about as much as another seed does, so that such a pair
+    has hardly more in common than the two settings.
+    """
+    processors = [{str(r.machine.get("cpu")) for r in records if r.seed == seed} for seed in seeds]
+    number = sum(len(kinds) > 1 for kinds in processors)
+    return f"{number} of {counted(len(processors), 'pair')} ran on different processors" if number else ""
 
 
 def decide(

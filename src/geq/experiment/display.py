@@ -57,7 +57,7 @@ def claims_of(found: Outcome) -> Any:
         )
         text.append(f"{claim.text}{' (our question)' if claim.ours else ''}: ")
         text.append(judged.verdict, colours.get(judged.verdict, "bold"))
-        text.append(f" – {judged.reason}" if judged.reason else "")
+        text.append("".join(f" – {words}" for words in (judged.reason, judged.caveat) if words))
         text.append(
             f"\n  {metric.label}: published {signed(claim.published_difference, digits)}, "
             f"obtained {signed(judged.mean, digits)}{middle}, {counted(len(judged.seeds), 'seed')}\n"

@@ -63,6 +63,7 @@ class Outcome:
                     "seeds": judged.seeds,
                     "verdict": judged.verdict,
                     "reason": judged.reason,
+                    "caveat": judged.caveat,
                 }
                 for judged in self.judgements
             ],

@@ -39,7 +39,7 @@ NOTE = (
 )
 CSV = (
     "verdict", "claim", "experiment", "source", "scale", "metric", "better arm", "worse arm", "at least",
-    "published difference", "our difference", "low", "high", "seeds", "reason",
+    "published difference", "our difference", "low", "high", "seeds", "reason", "caveat",
 )  # fmt: skip
 
 
@@ -112,7 +112,12 @@ def row(experiment: Experiment, scale: str, found: Judgement) -> tuple[Cell, ...
     digits = metric.digits
     sign, kind = MARKS[found.verdict]
     verdict = element("span", f"{sign} {found.verdict}", {"class": f"verdict {kind}"})
-    reason = [element("br"), element("small", found.reason)] if found.reason else []
+    said = [
+        part
+        for words in (found.reason, found.caveat)
+        if words
+        for part in (element("br"), element("small", words))
+    ]
     asked = [" ", element("small", "(our question)")] if claim.ours else []
     margin = (
         [" ", element("small", f"(by more than {signed(claim.at_least, digits)})")] if claim.at_least else []
@@ -131,7 +136,7 @@ def row(experiment: Experiment, scale: str, found: Judgement) -> tuple[Cell, ...
         else EMPTY
     )
     return (
-        Cell(found.verdict, list(MARKS).index(found.verdict), join([verdict, *reason]), "why"),
+        Cell(found.verdict, list(MARKS).index(found.verdict), join([verdict, *said]), "why"),
         Cell(claim.text, claim.text, join([claim.text, *margin, *asked]), "claim"),
         Cell(
             " · ".join(filter(None, (experiment.source, scale))),
@@ -151,5 +156,5 @@ def csv_row(experiment: Experiment, scale: str, found: Judgement) -> tuple[str |
     return (
         found.verdict, claim.text, experiment.name, experiment.source, scale, claim.metric, claim.better_arm,
         claim.worse_arm, claim.at_least, claim.published_difference, found.mean, found.low, found.high,
-        len(found.seeds), found.reason,
+        len(found.seeds), found.reason, found.caveat,
     )  # fmt: skip
