@@ -23,25 +23,26 @@ NAMES = list_models()
 TINY = [name for name in NAMES if "_tiny" in name]
 SMALL = [name for name in NAMES if "_small" in name and "_200k" not in name and "imagenet" not in name]
 LARGE = [name for name in NAMES if name not in TINY + SMALL]
-SLOWEST = (
-    "mon_cifar_854k",
-    "kerdeq_imagenet_13m",
-    "kerdeq_imagenet_6m",
-    "mopteq_imagenet_13m",
-    "opteq_imagenet_middle",
-    "kerdeq_cifar_8m",
-    "geq_imagenet_13m",
-    "geq_cifar_8m",
-    "mopteq_cifar_8m_polynomial",
-    "mopteq_cifar_8m_sigmoid",
-    "opteq_cifar_1m4",
-    "opteq_cityscapes",
-    "resnet101",
-    "resnet101_cifar",
-    "wide_resnet50",
-    "wide_resnet50_cifar",
+BY_DAY = (
+    "dnn_cifar_162k",
+    "geq_cifar_5m",
+    "geq_imagenet_6m",
+    "mdeq_cifar_10m",
+    "mon_cifar_172k",
+    "mopteq_cifar_8m",
+    "node_cifar_172k",
+    "opteq_cifar_162k",
+    "resnet18",
+    "resnet18_cifar",
 )
-"""Up to minutes for the simplest test, and built like a smaller one."""
+"""Of the large ones, the smallest that the papers have of each kind; the others are built like these or like
+a small one, take up to minutes for the simplest test, and come by night."""
+
+COMPILED_BY_DAY = ["deep_opteq_tiny", "geq_strong_tiny", "geq_tiny_nonpatch", "mdeq_tiny", "mopteq_tiny"]
+TRAINED_BY_DAY = [
+    *("fcn_camvid_small", "opteq_camvid_small"),  # have no tiny one
+    *("geq_small", "geq_strong_small", "resnet_small"),
+]
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def prepared(name: str) -> Subject:
         *TINY,
         *SMALL,
         *(
-            pytest.param(name, marks=pytest.mark.nightly if name in SLOWEST else pytest.mark.slow)
+            pytest.param(name, marks=pytest.mark.slow if name in BY_DAY else pytest.mark.nightly)
             for name in LARGE
         ),
     ],
@@ -241,7 +242,16 @@ def test_energy_and_well_posedness(affordable: Subject) -> None:
     assert set(model.well_posedness()) == set(model.equilibria())
 
 
-@pytest.mark.parametrize("name", [*TINY, *(pytest.param(name, marks=pytest.mark.slow) for name in SMALL)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *TINY,
+        *(
+            pytest.param(name, marks=pytest.mark.slow if name in TRAINED_BY_DAY else pytest.mark.nightly)
+            for name in SMALL
+        ),
+    ],
+)
 def test_twenty_steps_of_sgd(name: str) -> None:
     """The loss falls on one batch, and every equilibrium is still found."""
     model = create_model(name)
@@ -283,8 +293,21 @@ for name in sys.argv[1:]:
 """
 
 
-@pytest.mark.slow
-def test_tiny_models_compile() -> None:
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(COMPILED_BY_DAY, marks=pytest.mark.slow),
+        pytest.param([name for name in TINY if name not in COMPILED_BY_DAY], marks=pytest.mark.nightly),
+    ],
+    ids=["day", "night"],
+)
+def test_tiny_models_compile(names: list[str]) -> None:
     """In a process of its own: the run-time checks of types under pytest cannot be compiled."""
-    done = subprocess.run([sys.executable, "-c", COMPILE, *TINY], capture_output=True, text=True)
-    assert done.stdout.split() == TINY, done.stderr[-3000:]
+    done = subprocess.run([sys.executable, "-c", COMPILE, *names], capture_output=True, text=True)
+    assert done.stdout.split() == names, done.stderr[-3000:]
+
+
+def test_what_comes_by_day_exists() -> None:
+    assert set(BY_DAY) <= set(LARGE)
+    assert set(COMPILED_BY_DAY) <= set(TINY)
+    assert set(TRAINED_BY_DAY) <= set(SMALL)

@@ -193,7 +193,7 @@ def test_an_empty_folder_has_no_runs(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_ctrl_c_and_resume_by_the_installed_command(tmp_path: Path) -> None:
     """From the shell: start, Ctrl-C, resume, and the same result as without."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    small = ["--train_size=128", "--batch_size=16", "--epochs=6", "--picture=true"]
+    small = ["--train_size=128", "--batch_size=16", "--epochs=3", "--picture=true"]
     whole = subprocess.run(
         [str(GEQ), "train", "--name=whole", *small],
         cwd=tmp_path,

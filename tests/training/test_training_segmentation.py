@@ -262,7 +262,9 @@ def test_void_pixels_count_for_nothing(scenes: Scenes) -> None:
 
 @pytest.mark.data
 @pytest.mark.slow
-@pytest.mark.parametrize("changes", [FCN, OPTEQ], ids=["fcn", "opteq"])
+@pytest.mark.parametrize(
+    "changes", [pytest.param(FCN, id="fcn", marks=pytest.mark.nightly), pytest.param(OPTEQ, id="opteq")]
+)
 def test_real_camvid(changes: dict[str, Any], real_root: Path, tmp_path: Path) -> None:
     """A few steps on real images teach where the sky and the road are."""
     options = TrainOptions(

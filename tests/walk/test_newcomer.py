@@ -66,7 +66,7 @@ def test_walk(tmp_path: Path) -> None:
     draw_pets(tmp_path / "pets")
     geq(
         tmp_path,
-        *("train", "--model", "geq_small", "--data", "imagefolder", "--epochs", "3", "--batch_size", "8"),
+        *("train", "--model", "geq_small", "--data", "imagefolder", "--epochs", "1", "--batch_size", "8"),
         *("--data_override", f"folder={tmp_path / 'pets'}", "--data_override", "image_size=32"),
     )
     run = "geq_small-imagefolder-1"
