@@ -10,6 +10,7 @@ import torch
 from geq.command.option import add_json, parse
 from geq.command.terminal import console_for, print_json
 from geq.error import unknown_name
+from geq.model.outline import WithoutDrawing
 from geq.model.registry import ModelSpec, list_models, model_spec
 
 
@@ -26,7 +27,7 @@ class ModelRow:
 
 
 def describe(spec: ModelSpec) -> ModelRow:
-    with torch.device("meta"):  # no memory for the weights: enough to count
+    with torch.device("meta"), WithoutDrawing():  # no memory for the weights: enough to count
         model = spec.build()
     return ModelRow(
         name=spec.name,

@@ -20,7 +20,6 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 from geq.document import parse_json
 from geq.durable import write_durably
@@ -28,6 +27,7 @@ from geq.error import CheckpointError, GeqError, one_line, unknown_name
 from geq.model.allowance import no_larger_than
 from geq.model.config import NetworkConfig, from_json, to_json
 from geq.model.network import AnyNetwork, Network
+from geq.model.outline import WithoutDrawing
 from geq.model.registry import family_class
 from geq.model.shipped import shipped_folder, shipped_names
 
@@ -90,17 +90,6 @@ def from_pretrained(
     model.registry_name = description["model"]
     _load_weights(model, stored)
     return model.eval()
-
-
-class WithoutDrawing(TorchFunctionMode):
-    """Draws no numbers for tensors without memory: for these torch would import its compiler, two seconds."""
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        if func is Tensor.normal_ or getattr(func, "__module__", None) == torch.nn.init.__name__:
-            return args[0] if args else (kwargs or {})["tensor"]
-        return func(*args, **(kwargs or {}))
 
 
 def _built(kind: type[AnyNetwork], config: NetworkConfig) -> AnyNetwork:
