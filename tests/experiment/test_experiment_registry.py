@@ -111,7 +111,11 @@ def test_the_networks_can_be_built(experiment: Experiment, scale: str) -> None:
         assert model.num_classes == classes
 
 
-ABOUT = {"study-collapse": {"decayed": {"decay_all"}, "learned-decayed": {"decay_all"}}}
+LENGTH = {"epochs", "evaluate_every"}
+ABOUT = {
+    "study-collapse": {"decayed": {"decay_all"}, "learned-decayed": {"decay_all"}},
+    "study-length": {"control-long": LENGTH, "geq-long": LENGTH},
+}
 """Arms that are about how a network is trained."""
 
 

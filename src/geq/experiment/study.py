@@ -46,8 +46,8 @@ def small_only(arm: Arm) -> Arm:
     return replace(arm, options={"small": arm.options["small"]})
 
 
-def control_arm(*override: str, label: str = "γ = 0", model: str = CASCADE) -> Arm:
-    return replace(geq_arm(label, "gamma=zero", *override, model=model), control=True)
+def control_arm(*override: str, label: str = "γ = 0", model: str = CASCADE, **changes: Any) -> Arm:
+    return replace(geq_arm(label, "gamma=zero", *override, model=model, **changes), control=True)
 
 
 def four_networks() -> dict[str, Arm]:
