@@ -51,5 +51,5 @@ EXPERIMENT = Experiment(
         better(f"With {SHORT} epochs the Gaussian fits better", "geq-short", "control-short", TRAIN_LOSS),
         better(f"With {LONG} epochs the Gaussian fits better", "geq-long", "control-long", TRAIN_LOSS),
     ),
-    scales=studied("cifar10", 5_000, LONG),
+    scales=studied("cifar10", 5_000, LONG, note=f"the short arms {SHORT} epochs"),
 )
