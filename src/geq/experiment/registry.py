@@ -32,6 +32,7 @@ from geq.experiment import (
     study_gamma,
     study_label_noise,
     study_length,
+    study_power,
     study_robustness,
     study_scale,
     study_weights,
@@ -78,7 +79,10 @@ _STUDY = (
 PAPERS: dict[str, Experiment] = {module.EXPERIMENT.name: module.EXPERIMENT for module in _PAPERS}
 """Tables and figures, in the order of the papers."""
 
-STUDY: dict[str, Experiment] = {module.EXPERIMENT.name: module.EXPERIMENT for module in _STUDY}
+STUDY: dict[str, Experiment] = {
+    one.name: one
+    for one in (*(module.EXPERIMENT for module in _STUDY), study_power.CIFAR10, study_power.CIFAR100)
+}
 """Our own questions."""
 
 EXPERIMENTS: dict[str, Experiment] = {**PAPERS, **STUDY}
