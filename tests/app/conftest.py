@@ -53,6 +53,12 @@ def colour_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, Pat
     )
 
 
+@pytest.fixture(scope="module")
+def temporary(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the server of :func:`address` keeps its files."""
+    return tmp_path_factory.mktemp("temporary")
+
+
 @pytest.fixture(scope="session")
 def start(runs: Path) -> Start:
     """``geq demo`` in its own process, as people start it; it ends with the ``with`` block."""
@@ -80,6 +86,13 @@ def start(runs: Path) -> Start:
             process.communicate(timeout=60)
 
     return started
+
+
+@pytest.fixture(scope="module")
+def address(start: Start, temporary: Path) -> Iterator[str]:
+    """A running server with the network ``layers``, which answers fastest."""
+    with start("layers", TMPDIR=str(temporary)) as demo:
+        yield demo.address.rstrip("/")
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,10 @@ class Visit:
 
     def pick(self, name: str, option: str) -> None:
         self.page.locator(f"#{name} input").click()
+        options = self.page.get_by_role("option")
         self.page.get_by_role("option", name=option, exact=True).click()
+        # A list that still fades away would be found beside the next one.
+        playwright.expect(options).to_have_count(0, timeout=PATIENCE)
 
     def keep(self, name: str) -> None:
         self.page.screenshot(path=self.pictures / f"{name}.png", full_page=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -38,8 +39,21 @@ class Answer:
     explanation: Explanation
 
 
+def content_of(image: UInt8[Tensor, "1 c h w"]) -> tuple[tuple[int, ...], bytes]:
+    """Return the key of an answer: all that the network is given, and no name of it.
+
+    Names and numbers of images are those of one dataset and one visitor; two folders of images have the same.
+
+    >>> import torch
+    >>> first, second = torch.zeros(1, 1, 2, 2).byte(), torch.ones(1, 1, 2, 2).byte()
+    >>> content_of(first) == content_of(first.clone()), content_of(first) == content_of(second)
+    (True, False)
+    """
+    return tuple(image.shape), hashlib.sha256(image.contiguous().numpy().tobytes()).digest()
+
+
 class Exhibit:
-    """The network of a run on show.
+    """The network of a run on show, with its answers: no other network shares them.
 
     Hooks see where the network is looked into, so one thread at a time may ask it.
     """
@@ -60,22 +74,19 @@ class Exhibit:
             yield
 
     def answer(self, picture: Picture, distortion: Distortion) -> Answer:
-        def ask() -> Answer:
-            image = distortion.apply(picture.fitted(self.explainer.data))
-            return Answer(image, self.explainer.explain(image))
-
+        image = self.given(picture, distortion)
         with self.alone():
-            return self.answers.get((picture.key, distortion), ask)
+            return self.answers.get(content_of(image), lambda: Answer(image, self.explainer.explain(image)))
 
     def trace(self, picture: Picture, distortion: Distortion, branch: int) -> Trace:
         """How the equilibrium with this number is found."""
-
-        def follow() -> Trace:
-            image = distortion.apply(picture.fitted(self.explainer.data))
-            return self.explainer.traced(image, branch)
-
+        image = self.given(picture, distortion)
         with self.alone():
-            return self.traces.get((picture.key, distortion, branch), follow)
+            return self.traces.get((content_of(image), branch), lambda: self.explainer.traced(image, branch))
+
+    def given(self, picture: Picture, distortion: Distortion) -> UInt8[Tensor, "1 c h w"]:
+        """The image as this network is given it."""
+        return distortion.apply(picture.fitted(self.explainer.data))
 
     def pictures(self, data_root: str | None) -> tuple[SamplePicture, ...]:
         """Test images of its dataset, of different classes."""

@@ -8,10 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from gradio.utils import get_upload_folder
 
+from geq.app.control import (
+    NO_CORRUPTION,
+    WAYS,
+    read_distortion,
+    read_look,
+    read_name,
+    read_place,
+    read_upload,
+)
 from geq.app.distortion import CLEAR, Distortion
 from geq.app.picture import LARGEST_FILE, Picture
 from geq.app.session import Look, Panel, Session, Solve, complaint
+from geq.app.upload import FOLDER
 from geq.data.corruption import SEVERITIES, corruption_names
 from geq.error import GeqError
 from geq.report.markup import EMPTY
@@ -19,8 +30,7 @@ from geq.report.markup import EMPTY
 NOBODY = "– none –"
 WAITING = 32
 """Questions that may wait for their turn; more are refused."""
-NO_CORRUPTION, SEVERITY = "none", 3
-WAYS: dict[str, Any] = {"the model's solver": "solver", "plain repetition": "plain"}
+SEVERITY = 3
 
 INTRODUCTION = """<div class="geq"><h1>A network that settles</h1>
 <p>Most networks push an image through a fixed number of layers. An <em>equilibrium model</em> repeats one
@@ -206,32 +216,39 @@ def connect(session: Session, controls: Controls, panels: tuple[PanelParts, Pane
         "concurrency_id": "network",
     }
     # What is asked may be older than the last answer, and lie outside of the choices that came with it (fewer
-    # steps, fewer branches). gradio would refuse it; the session takes the nearest, and checks the rest.
-    asking = {**quiet, "preprocess": False}
+    # steps, fewer branches). gradio would refuse it, in its own words; it is read and validated here, and the
+    # session takes the nearest step and branch.
+    asking: dict[str, Any] = {**quiet, "preprocess": False}
     asked = [controls.picture, *controls.distortion, *panels[0].choices, *panels[1].choices]
     shown = [*panels[0].outputs, *panels[1].outputs]
 
     def refresh(picture: Any, *values: Any) -> list[Any]:
-        distortion, rest = distortion_of(values[:5]), values[5:]
+        distortion, rest = read_distortion(values[:5]), values[5:]
+        looks = [
+            (read_name(model, "model"), read_look(way, branch)) for model, way, branch in (rest[:3], rest[3:])
+        ]
         return [
             update
-            for model, way, branch in (rest[:3], rest[3:])
-            for update in panel_updates(session, model, picture, distortion, Look(int(branch or 0), way))
+            for model, look in looks
+            for update in panel_updates(session, model, picture, distortion, look)
         ]
 
-    def choose(model: str, event: gr.SelectData) -> tuple[Picture, str]:
-        return session.gallery(model).pictures[int(event.index)], EMPTY
+    # Not gr.SelectData, which takes the event apart before anybody can validate it.
+    def choose(model: Any, event: gr.EventData) -> tuple[Picture, str]:
+        pictures = session.gallery(read_name(model, "model")).pictures
+        return pictures[read_place(event._data, len(pictures))], EMPTY
 
-    def take(path: str | None, model: str) -> tuple[Any, Any, Any]:
-        if path is None:
-            return gr.skip(), gr.skip(), gr.skip()
+    def take(given: Any, model: Any) -> tuple[Any, Any, Any]:
         try:
-            return session.upload(Path(path), model), EMPTY, None
+            path = read_upload(given, Path(get_upload_folder(), FOLDER))
+            if path is None:
+                return gr.skip(), gr.skip(), gr.skip()
+            return session.upload(path, read_name(model, "model")), EMPTY, None
         except GeqError as problem:
             return gr.skip(), complaint(str(problem)), None
 
-    def change(model: str, picture: Any) -> tuple[Any, Any, Any]:
-        gallery = session.gallery(model)
+    def change(model: Any, picture: Any) -> tuple[Any, Any, Any]:
+        gallery = session.gallery(read_name(model, "model"))
         missing = complaint(gallery.missing) if gallery.missing else EMPTY
         return session.kept(model, picture), gr.Gallery(gallery.thumbnails()), missing
 
@@ -239,14 +256,14 @@ def connect(session: Session, controls: Controls, panels: tuple[PanelParts, Pane
         return [0, 0, 0, NO_CORRUPTION, SEVERITY]
 
     first = panels[0].model
-    controls.gallery.select(choose, [first], [controls.picture, controls.message], **quiet).then(
+    controls.gallery.select(choose, [first], [controls.picture, controls.message], **asking).then(
         refresh, asked, shown, **asking
     )
     controls.file.upload(
-        take, [controls.file, first], [controls.picture, controls.message, controls.file], **quiet
+        take, [controls.file, first], [controls.picture, controls.message, controls.file], **asking
     ).then(refresh, asked, shown, **asking)
     first.input(
-        change, [first, controls.picture], [controls.picture, controls.gallery, controls.message], **quiet
+        change, [first, controls.picture], [controls.picture, controls.gallery, controls.message], **asking
     ).then(refresh, asked, shown, **asking)
     controls.reset.click(clear, None, controls.distortion, **quiet).then(refresh, asked, shown, **asking)
     moved = [control.input for control in (*controls.distortion, panels[1].model)]
@@ -261,8 +278,8 @@ def follow(session: Session, controls: Controls, parts: PanelParts, asking: dict
 
     def solve(last: bool, values: tuple[Any, ...]) -> Solve | None:
         picture, model, way, branch, step = values[0], *values[6:]
-        look = Look(int(branch or 0), way, None if last else int(step))
-        return session.solve(model, picture, distortion_of(values[1:6]), look)
+        look = read_look(way, branch, None if last else step)
+        return session.solve(read_name(model, "model"), picture, read_distortion(values[1:6]), look)
 
     def turn(*values: Any) -> tuple[Any, Any]:
         found = solve(True, values)
@@ -275,13 +292,6 @@ def follow(session: Session, controls: Controls, parts: PanelParts, asking: dict
     gr.on([parts.way.input, parts.branch.input], turn, asked, [parts.step, parts.settling], **asking)
     # Also where a change moves it to the end, so that slider and picture agree whoever answers last.
     parts.step.change(move, asked, parts.settling, trigger_mode="always_last", **asking)
-
-
-def distortion_of(values: tuple[Any, ...]) -> Distortion:
-    noise, blur, fade, name, severity = values
-    if name in (None, NO_CORRUPTION):
-        return Distortion(noise, blur, fade)
-    return Distortion(noise, blur, fade, name, int(severity))
 
 
 def slider_of(solve: Solve | None) -> Any:

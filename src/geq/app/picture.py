@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
+from geq.app.memory import Memory
 from geq.data.image import decode_image, middle_square
 from geq.error import InputError
 from geq.training.ingredient import DataDescription
@@ -37,13 +39,13 @@ class SamplePicture:
     truth: str | None
 
     @property
-    def key(self) -> str:
-        """The same for the same pixels."""
-        return f"{self.dataset}/{self.index}"
-
-    @property
     def title(self) -> str:
         return f"test image {self.index} of {self.dataset}"
+
+    def is_same(self, other: SamplePicture) -> bool:
+        """Whether both are one image of one dataset; datasets of the same name may differ."""
+        same = (self.dataset, self.index, self.truth) == (other.dataset, other.index, other.truth)
+        return same and torch.equal(self.pixels, other.pixels)
 
     def rgb(self) -> UInt8[np.ndarray, "h w 3"]:
         pixels = self.pixels[0].permute(1, 2, 0).numpy()
@@ -69,10 +71,6 @@ class FilePicture:
     name: str
 
     @property
-    def key(self) -> str:
-        return str(self.path)
-
-    @property
     def title(self) -> str:
         return self.name
 
@@ -81,27 +79,32 @@ class FilePicture:
         """Nobody has said what it shows."""
         return None
 
-    def check(self) -> None:
-        """Refuse what is too large or no image, before anything is made of it."""
-        if not self.path.is_file():
-            raise InputError(f"{self.name} is not on the server any more: upload it again")
-        size = self.path.stat().st_size
-        if size > LARGEST_FILE:
+    def read(self) -> bytes:
+        """Return the content of the file; refuse one that is gone or too large."""
+        try:
+            with self.path.open("rb") as file:
+                content = file.read(LARGEST_FILE + 1)
+        except OSError as problem:
+            raise InputError(f"{self.name} is not on the server any more: upload it again") from problem
+        if len(content) > LARGEST_FILE:
             raise InputError(
                 f"an image must not be larger than {LARGEST_FILE // 2**20} MB: {self.name} has "
-                f"{size / 2**20:.1f} MB; make it smaller first"
+                f"{self.path.stat().st_size / 2**20:.1f} MB; make it smaller first"
             )
+        return content
 
     def fitted(self, data: DataDescription) -> UInt8[Tensor, "1 c h w"]:
-        self.check()
-        return in_channels(_read(self.path, self.name, square_side(data))[None], data)
+        content, side = self.read(), square_side(data)
+        # By content, because a path may hold another picture later; from bytes, because errors about a path
+        # would name a folder of the server.
+        pixels = SQUARES.get(
+            (hashlib.sha256(content).digest(), side),
+            lambda: decode_image(io.BytesIO(content), self.name, side),
+        )
+        return in_channels(pixels[None], data)
 
 
-@lru_cache(maxsize=64)
-def _read(path: Path, name: str, side: int) -> UInt8[np.ndarray, "side side 3"]:
-    # From bytes, because errors about a path would name a folder of the server.
-    return decode_image(io.BytesIO(path.read_bytes()), name, side)
-
-
+SQUARES: Memory[UInt8[np.ndarray, "side side 3"]] = Memory(size=64)
+"""Files of lately, cut and resized: unpacking a large one takes a second."""
 Picture = SamplePicture | FilePicture
 """What a network can be asked about."""

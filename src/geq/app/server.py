@@ -8,6 +8,8 @@ import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from html import escape
+from pathlib import Path
 from typing import Any, NoReturn
 
 from geq.app.picture import LARGEST_FILE
@@ -104,6 +106,37 @@ def numbers_kept() -> Iterator[None]:
         SessionState.__setitem__ = store  # type: ignore[method-assign]
 
 
+UNREADABLE = "Each control of the page must have one value of its kind: got others; reload the page."
+FAILED = "The page could not answer that: reload it, and try again. The server's log has the reason."
+
+
+def answer_in_words(page: Any) -> None:
+    """Let every failure of the page be a sentence: ours where the values are wrong, and never Python's."""
+    import gradio
+
+    read, process = page.preprocess_data, page.process_api
+
+    async def reading(*given: Any, **options: Any) -> Any:
+        try:
+            return await read(*given, **options)
+        except (GeqError, gradio.Error):
+            raise
+        except Exception as problem:  # what no page sends, so nothing for the log
+            raise gradio.Error(UNREADABLE, print_exception=False) from problem
+
+    async def processing(*given: Any, **options: Any) -> Any:
+        try:
+            return await process(*given, **options)
+        except gradio.Error:
+            raise
+        except GeqError as problem:
+            raise gradio.Error(escape(str(problem), quote=False), print_exception=False) from problem
+        except Exception as problem:
+            raise gradio.Error(FAILED) from problem
+
+    page.preprocess_data, page.process_api = reading, processing
+
+
 @contextmanager
 def served(
     session: Session, first: str, second: str | None, host: str, port: int, browser: bool = False
@@ -114,12 +147,22 @@ def served(
     with (
         tempfile.TemporaryDirectory(prefix="geq-demo-") as folder,
         environment("GRADIO_TEMP_DIR", folder),
+        environment("GRADIO_EXAMPLES_CACHE", folder),  # the other folder whose files gradio serves
         no_downloads(),
         numbers_kept(),
     ):
+        from starlette.middleware import Middleware
+
+        from geq.app.guard import Guard
         from geq.app.page import build_page, style, theme
+        from geq.app.upload import FOLDER, UploadLimit
 
         page = build_page(session, first, second)
+        answer_in_words(page)
+        # Apart from the thumbnails of the galleries, which must not be removed with the oldest uploads.
+        uploads = Path(folder, FOLDER)
+        uploads.mkdir()
+        guards = [Middleware(Guard, host=host), Middleware(UploadLimit, folder=uploads)]
         try:
             _, address, _ = page.launch(
                 server_name=host,
@@ -138,7 +181,9 @@ def served(
                 enable_monitoring=False,
                 theme=theme(),
                 css=style(),
+                app_kwargs={"middleware": guards},
             )
+            page.app.uploaded_file_dir = str(uploads)
             yield address
         finally:
             page.close(verbose=False)

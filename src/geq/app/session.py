@@ -110,10 +110,10 @@ class Session:
 
     def kept(self, name: str, picture: Picture | None) -> Picture | None:
         """The picture after a change of the network: a sample gives way to one of the network's own data."""
-        exhibit = self.collection.exhibit(name)
         if isinstance(picture, FilePicture):
             return picture
-        if isinstance(picture, SamplePicture) and picture.dataset == exhibit.explainer.data.name:
+        own = self.gallery(name).pictures
+        if isinstance(picture, SamplePicture) and any(picture.is_same(one) for one in own):
             return picture
         return self.start(name)
 
