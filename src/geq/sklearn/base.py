@@ -22,6 +22,7 @@ from geq.error import CheckedOptions, InputError
 from geq.model.network import EquilibriumReport
 from geq.problem import OperatorNorm, WellPosedness
 from geq.sklearn.array import Array, as_rows, channels_first, from_rows, unflattened
+from geq.sklearn.finite import check_answer, check_standardised, check_weights, observed
 from geq.sklearn.loop import Rows, schedule, training_net
 from geq.sklearn.network import EstimatorNetwork, ImageNetwork, Layers, TabularNetwork
 from geq.sklearn.option import check_number, check_whole, stores_anything
@@ -84,6 +85,7 @@ class EquilibriumEstimator(BaseEstimator, metaclass=CheckedOptions):
 
     classify: bool
     """Whether targets are classes."""
+    scaler_: StandardScaler
 
     @abstractmethod
     def _layers(self) -> Layers:
@@ -114,7 +116,8 @@ class EquilibriumEstimator(BaseEstimator, metaclass=CheckedOptions):
 
     def well_posedness(self) -> WellPosedness:
         """What the trained weights prove about the equilibrium: uniqueness, contraction."""
-        return self.network_.equilibrium.well_posedness()
+        network = self.network_
+        return network.equilibrium.well_posedness(network.map_size)
 
     def _check_options(self) -> None:
         if self.width is not None:
@@ -161,13 +164,16 @@ class EquilibriumEstimator(BaseEstimator, metaclass=CheckedOptions):
         return data
 
     def _standardised(self, data: Array) -> Tensor:
-        rows = from_rows(self.scaler_.transform(as_rows(data)), data)
-        return torch.from_numpy(numpy.ascontiguousarray(rows)).to(self._dtype)
+        with numpy.errstate(over="ignore"):  # what overflows is refused below
+            rows = from_rows(self.scaler_.transform(as_rows(data)), data)
+        x = torch.from_numpy(numpy.ascontiguousarray(rows)).to(self._dtype)
+        check_standardised(x)
+        return x
 
     def _observe(self, data: Array, weight: Array) -> None:
         """Let the statistics of the inputs follow these."""
         rows = as_rows(data)
-        self.scaler_.partial_fit(rows, sample_weight=numpy.repeat(weight, len(rows) // len(data)))
+        self.scaler_ = observed(self.scaler_, rows, numpy.repeat(weight, len(rows) // len(data)), "X")
 
     # ------------------------------------------------------------------------------------------ training
 
@@ -241,6 +247,7 @@ class EquilibriumEstimator(BaseEstimator, metaclass=CheckedOptions):
         rows = Rows(self._standardised(data), target, torch.from_numpy(weight).to(self._dtype))
         with self._seeded():
             self.net_.partial_fit(rows, target.numpy())
+        check_weights(self.network_)
 
     @contextmanager
     def _seeded(self) -> Iterator[None]:
@@ -265,10 +272,12 @@ class EquilibriumEstimator(BaseEstimator, metaclass=CheckedOptions):
             steps.append(solution.steps.cpu())
             residuals.append(solution.residual.cpu())
             converged.append(solution.converged.cpu())
+        answer = torch.cat(outputs)
+        check_answer(answer)
         network.report = EquilibriumReport(
             steps_mean=torch.cat(steps).double().mean().item(),
             steps_max=int(torch.cat(steps).max()),
             residual_max=torch.cat(residuals).double().max().item(),
             converged=torch.cat(converged).double().mean().item(),
         )
-        return torch.cat(outputs)
+        return answer

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from geq.equilibrium import Equilibrium
 from geq.model.network import EquilibriumReport
+from geq.problem.operator import Size
 
 LARGEST_MAP = 16
 """The stem of an image network halves the map until its shorter side is at most this."""
@@ -37,6 +38,9 @@ class EstimatorNetwork(nn.Module):
     """What both networks share: the equilibrium, and what it did in the last prediction."""
 
     equilibrium: Equilibrium
+
+    map_size: Size | None = None
+    """Height and width of the equilibrium's maps."""
 
     report: EquilibriumReport | None = None
     """Over all rows of the last prediction."""
@@ -78,6 +82,7 @@ class ImageNetwork(EstimatorNetwork):
             self.stem.extend(convolution(width, width, stride=2))
             height, breadth = -(-height // 2), -(-breadth // 2)
         self.equilibrium = layers.conv(width, width)
+        self.map_size = (height + height % 2, breadth + breadth % 2)
         self.norm = nn.GroupNorm(1, width)
         self.pool = (min(POOL, height), min(POOL, breadth))
         self.head = nn.Linear(width * self.pool[0] * self.pool[1], outputs)

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_consistent_length
 
 from geq.error import InputError
 from geq.sklearn.array import Array
+from geq.sklearn.finite import check_answer, observed
 from geq.sklearn.layer import GaussianEstimator
 
 Regressor = TypeVar("Regressor", bound="GEQRegressor")
@@ -60,7 +61,7 @@ class GEQRegressor(RegressorMixin, GaussianEstimator):
         else:
             network = self._begin(data, target.shape[1])
             self._observe(data, weight)
-            self.target_scaler_ = StandardScaler().fit(target, sample_weight=weight)
+            self.target_scaler_ = observed(StandardScaler(), target, weight, "y")
         self._train(network, data, self._standardised_target(target), weight)
         return self
 
@@ -77,8 +78,9 @@ class GEQRegressor(RegressorMixin, GaussianEstimator):
             self.target_scaler_ = StandardScaler()
         else:
             network = self.network_
-        self._observe(data, weight)
-        self.target_scaler_.partial_fit(target, sample_weight=weight)
+        target_scaler = observed(self.target_scaler_, target, weight, "y")
+        self._observe(data, weight)  # refuses before the statistics of the targets are replaced
+        self.target_scaler_ = target_scaler
         self._train_once(network, data, self._standardised_target(target), weight)
         return self
 
@@ -109,5 +111,7 @@ class GEQRegressor(RegressorMixin, GaussianEstimator):
     def predict(self, X: Any) -> Array:
         """The targets of each row, ``(n,)`` or ``(n, targets)`` as ``y`` was."""
         outputs = self._outputs(X).numpy()
-        predicted = self.target_scaler_.inverse_transform(outputs)
+        with numpy.errstate(over="ignore"):
+            predicted = self.target_scaler_.inverse_transform(outputs)
+        check_answer(predicted)
         return predicted if self._several else predicted[:, 0]
