@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
+from geq.data.dataset import Split
 from geq.data.folder import read_image_folder
 from geq.data.registry import load_dataset
 from geq.error import DataError, OptionError
@@ -110,3 +112,78 @@ def test_statistics_and_subset_keep_the_interface(folder: Path) -> None:
     assert part.labels.tolist() == [2, 0]
     assert len(part.statistics.mean) == 3
     assert np.array_equal(part.read(0), dataset.read(11))
+
+
+@pytest.mark.parametrize("part", ["val", "test"])
+@pytest.mark.parametrize("absent", CLASSES)
+def test_a_class_that_a_split_lacks_moves_no_label(
+    part: Split, absent: str, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whichever it is: a perfect network must be right about every image of the others."""
+    if part == "test":
+        (folder / "val").rename(folder / "test")
+    shutil.rmtree(folder / part / absent)
+    dataset = read_image_folder(folder, part, size=4)
+    assert dataset.classes == CLASSES
+    for index in range(len(dataset)):
+        number = CLASSES.index(dataset.paths[index].parent.name)
+        assert int(dataset.labels[index]) == number
+        assert int(dataset.read(index)[0, 0, 0]) == 50 * number
+    assert f"{folder / part} has no images of {absent}" in caplog.text
+    caplog.clear()
+    (folder / part / absent).mkdir()  # an empty folder is as good as none
+    assert read_image_folder(folder, part, size=4).labels.tolist() == dataset.labels.tolist()
+    assert f"has no images of {absent}" in caplog.text
+
+
+def test_a_class_that_training_lacks_is_refused(folder: Path, tmp_path: Path) -> None:
+    (folder / "val" / "n02").rename(folder / "val" / "n99")
+    with pytest.raises(DataError, match=r"val must be among those of .*train.*: got n99; rename or remove"):
+        read_image_folder(folder, "val")
+    (tmp_path / "classes.txt").write_text("n01\nn03\n")  # says what to take
+    assert read_image_folder(folder, "val", class_list=tmp_path / "classes.txt").labels.unique().tolist() == [
+        0,
+        1,
+    ]
+
+
+def test_without_train_nothing_numbers_the_classes(folder: Path, tmp_path: Path) -> None:
+    shutil.rmtree(folder / "train")
+    with pytest.raises(DataError, match=r"needs the folder .*train, whose class folders number the classes"):
+        read_image_folder(folder, "val")
+    (tmp_path / "classes.txt").write_text("n03\nn02\nn01\n")
+    dataset = read_image_folder(folder, "val", class_list=tmp_path / "classes.txt")
+    assert dataset.classes == CLASSES[::-1]
+    for kind in CLASSES:
+        (folder / "train" / kind).mkdir(parents=True)  # empty is enough for an evaluation
+    assert read_image_folder(folder, "val").classes == CLASSES
+    shutil.rmtree(folder / "val")
+    for kind in CLASSES:
+        (folder / "val" / kind).mkdir(parents=True)
+    with pytest.raises(DataError, match="has no images of the classes n01, n02, n03"):
+        read_image_folder(folder, "val")
+
+
+def test_a_thousand_names_make_no_long_message(folder: Path) -> None:
+    for number in range(1000):
+        (folder / "val" / f"strange{number:04d}").mkdir()
+    with pytest.raises(DataError, match="strange0009, … 1000 in all"):
+        read_image_folder(folder, "val")
+
+
+@pytest.mark.parametrize("name", ["._0.png", ".DS_Store", ".0.jpg", ".thumbnails/0.png", ".git/a/b.png"])
+def test_hidden_files_are_ignored(name: str, folder: Path) -> None:
+    for place in (folder / "train" / "n01", folder / "train", folder):
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_bytes(b"\0\x05\x16\x07")
+    dataset = read_image_folder(folder, "train", size=4)
+    assert (len(dataset), dataset.classes) == (12, CLASSES)
+    assert len(dataset.batch(torch.arange(12))[0]) == 12
+
+
+def test_images_of_a_hidden_place_are_read(folder: Path) -> None:
+    """Only what is hidden within the dataset is left out: it may itself lie below ~/.cache."""
+    place = folder.parent / ".cache" / "pictures"
+    place.parent.mkdir()
+    folder.rename(place)
+    assert len(read_image_folder(place, "train")) == 12

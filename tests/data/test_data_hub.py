@@ -8,6 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
+from geq.data.dataset import Split
 from geq.data.loader import BatchLoader
 from geq.data.registry import load_dataset
 from geq.data.transform import default_transform
@@ -76,11 +77,12 @@ def test_what_is_not_such_a_dataset_is_refused(tmp_path: Path) -> None:
         load_dataset("hub", "train", root=tmp_path)
 
 
-def test_a_table_that_points_outside_of_its_file_is_refused(tmp_path: Path) -> None:
-    """Arrow maps it as it is; reading such a row would end the process."""
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_a_table_that_points_outside_of_its_file_is_refused(split: Split, tmp_path: Path) -> None:
+    """Arrow maps it as it is; reading such a row would end the process. Train gives the statistics of all."""
     stored = make(3)
-    stored.save_to_disk(tmp_path / "set")  # type: ignore[attr-defined]
-    (path,) = (tmp_path / "set").glob("*.arrow")
+    datasets.DatasetDict({"train": stored, "test": make(4)}).save_to_disk(tmp_path / "set")
+    (path,) = (tmp_path / "set" / "train").glob("*.arrow")
     content = path.read_bytes()
     pictures = stored.cast_column("image", datasets.Image(decode=False))["image"]  # type: ignore[attr-defined]
     ends = list(itertools.accumulate(len(one["bytes"]) for one in pictures))
@@ -88,4 +90,21 @@ def test_a_table_that_points_outside_of_its_file_is_refused(tmp_path: Path) -> N
     assert content.count(offsets) == 1
     path.write_bytes(content.replace(offsets, struct.pack("<4i", 0, *ends[:-1], 2**31 - 1)))
     with pytest.raises(DataError, match=r"is damaged: .*; save it again"):
-        load_dataset("hub", "train", root=tmp_path, folder="set")
+        load_dataset("hub", split, root=tmp_path, folder="set")
+
+
+def test_every_split_is_normalised_as_train_is(tmp_path: Path) -> None:
+    bright = make(6).map(lambda row: {"image": Image.new("RGB", (8, 8), (200, 200, 200))})  # type: ignore[attr-defined]
+    datasets.DatasetDict({"train": make(10), "test": bright}).save_to_disk(tmp_path / "set")
+    train, test = (load_dataset("hub", split, root=tmp_path, folder="set") for split in ("train", "test"))
+    assert test.statistics == train.statistics
+    datasets.DatasetDict({"test": bright}).save_to_disk(tmp_path / "alone")
+    assert load_dataset("hub", "test", root=tmp_path, folder="alone").statistics.mean[1] > 0.7
+
+
+def test_the_classes_of_a_split_are_those_of_train(tmp_path: Path) -> None:
+    other = make(4).cast_column("label", datasets.ClassLabel(names=["dog", "cat"]))  # type: ignore[attr-defined]
+    datasets.DatasetDict({"train": make(4), "test": other}).save_to_disk(tmp_path / "set")
+    assert load_dataset("hub", "train", root=tmp_path, folder="set").classes == ("cat", "dog")
+    with pytest.raises(DataError, match="got dog, cat and cat, dog; cast the label column"):
+        load_dataset("hub", "test", root=tmp_path, folder="set")

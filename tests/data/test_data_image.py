@@ -125,3 +125,57 @@ def test_a_format_for_which_another_program_would_be_started_is_not_read(tmp_pat
     )
     with pytest.raises(DataError, match="no known format"):
         read_image(tmp_path / "a.png")
+
+
+SHOWN = np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3) * 10
+STORED = {
+    1: SHOWN,
+    2: SHOWN[:, ::-1],
+    3: SHOWN[::-1, ::-1],
+    4: SHOWN[::-1],
+    5: SHOWN.transpose(1, 0, 2),
+    6: np.rot90(SHOWN),
+    7: SHOWN[::-1, ::-1].transpose(1, 0, 2),
+    8: np.rot90(SHOWN, -1),
+}
+"""EXIF orientation -> the pixels that a file of it holds (EXIF 2.3, section 4.6.4)."""
+
+
+@pytest.mark.parametrize("suffix", ["png", "webp", "tiff"])
+@pytest.mark.parametrize("orientation", STORED)
+def test_every_image_is_read_upright(orientation: int, suffix: str, tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    path = tmp_path / f"photo.{suffix}"
+    options = {"lossless": True} if suffix == "webp" else {}
+    Image.fromarray(np.ascontiguousarray(STORED[orientation])).save(path, exif=exif, **options)
+    assert np.array_equal(read_image(path), SHOWN)
+    assert np.array_equal(decode_image(io.BytesIO(path.read_bytes()), "upload"), SHOWN)
+    mask = SHOWN[..., 0]
+    Image.fromarray(np.ascontiguousarray(STORED[orientation][..., 0])).save(tmp_path / "mask.png", exif=exif)
+    assert np.array_equal(read_mask(tmp_path / "mask.png"), mask), "a mask must lie over its image"
+
+
+def test_a_photo_is_turned_before_its_middle_is_cut(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    stored = np.zeros((40, 80, 3), dtype=np.uint8)
+    stored[:20] = 200  # the upper half of what is stored is the right half of what is shown
+    Image.fromarray(stored).save(tmp_path / "photo.jpg", exif=exif, quality=95)
+    found = read_image(tmp_path / "photo.jpg", 8)
+    assert found[:, 5:].min() > 150
+    assert found[:, :3].max() < 50
+
+
+def test_damaged_metadata_leaves_the_pixels(tmp_path: Path) -> None:
+    for number, exif in enumerate(
+        (b"Exif\0\0", b"Exif\0\0MM\0*\xff\xff\xff\xff", b"Exif\0\0II*\0\x08\0\0\0\xff\xff")
+    ):
+        path = tmp_path / f"{number}.jpg"
+        Image.new("RGB", (4, 6), (90, 90, 90)).save(path, exif=exif)
+        assert read_image(path).shape == (6, 4, 3)
+    for value in (0, 9, 65535):
+        damaged = Image.Exif()
+        damaged[0x0112] = value
+        Image.new("RGB", (4, 6)).save(tmp_path / "odd.png", exif=damaged)
+        assert read_image(tmp_path / "odd.png").shape == (6, 4, 3)

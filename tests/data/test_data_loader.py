@@ -125,7 +125,7 @@ class Bytes(Transform):
     [
         ({"batch_size": 0}, "batch_size must be positive"),
         ({"num_workers": -1}, "not negative"),
-        ({"seed": -1}, "not negative"),
+        ({"seed": -1}, "seed must be from 0"),
         ({"rank": 2, "world_size": 2}, "rank must lie in"),
         ({"batch_size": 64, "drop_last": True}, "not one batch of 64"),
         ({"suffle": True}, "did you mean 'shuffle'"),

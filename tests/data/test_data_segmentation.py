@@ -121,3 +121,14 @@ def test_real_camvid(real_root: Path) -> None:
         "building",
         "sky",
     ]
+
+
+def test_hidden_files_are_no_scenes(cityscapes: Path, camvid: Path) -> None:
+    before = len(load_dataset("cityscapes", "train", root=cityscapes))
+    for image in list((cityscapes / "cityscapes" / "leftImg8bit").rglob("*.png")):
+        image.with_name(f"._{image.name}").write_bytes(b"\0\x05\x16\x07")
+    assert len(load_dataset("cityscapes", "train", root=cityscapes)) == before
+    before = len(load_dataset("camvid", "train", root=camvid))
+    for image in list((camvid / "camvid" / "train").glob("*.png")):
+        image.with_name(f"._{image.name}").write_bytes(b"\0\x05\x16\x07")
+    assert len(load_dataset("camvid", "train", root=camvid)) == before

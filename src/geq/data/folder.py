@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,9 +12,13 @@ from jaxtyping import Int64, UInt8
 from torch import Tensor
 
 from geq.data.dataset import Indices, Split, Statistics, check_indices
-from geq.data.image import SUFFIXES, read_image
+from geq.data.image import SUFFIXES, image_files, read_image
 from geq.error import DataError, OptionError, unknown_name
 
+log = logging.getLogger("geq.data")
+
+SHOWN = 10
+"""Class folders that a message names."""
 IMAGENET_STATISTICS = Statistics((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
@@ -53,37 +58,72 @@ class FolderDataset:
 def read_image_folder(
     folder: Path, split: Split, *, class_list: Path | None = None, size: int = 256, name: str = "imagefolder"
 ) -> FolderDataset:
-    """``folder``/``split``/CLASS/*.jpeg, classes in alphabetical order.
+    """Read ``folder``/``split``/CLASS/*.jpeg, with the classes of ``train`` in every split.
+
+    They are numbered in alphabetical order. A class folder that ``train`` lacks is an error; one that only
+    another split lacks is a warning, and the other labels stay as they are.
 
     ``class_list`` is a text file with one class folder a line (``#`` starts a comment): only those are
     taken, in that order, which is how the 100 classes of ImageNet-100 are picked out of ImageNet's 1,000.
     """
     base = folder / split
     if not base.is_dir():
-        there = (
-            ", ".join(sorted(p.name for p in folder.iterdir() if p.is_dir()))
-            if folder.is_dir()
-            else "nothing"
-        )
+        there = ", ".join(_subfolders(folder)) if folder.is_dir() else "nothing"
         raise DataError(f"{name} needs the folder {base}, with one folder per class: {folder} holds {there}")
-    found = sorted(path.name for path in base.iterdir() if path.is_dir() and not path.name.startswith("."))
-    classes = _listed(class_list, found) if class_list else found
+    found = _subfolders(base)
+    classes = _classes(folder, found, class_list, name)
     if not classes:
-        raise DataError(f"{base} has no class folders")
+        raise DataError(f"{folder / 'train'} has no class folders")
+    strange = [kind for kind in found if kind not in classes]
+    if strange and class_list is None:
+        raise DataError(
+            f"the class folders of {base} must be among those of {folder / 'train'}, which number the "
+            f"classes: got {_some(strange)}; rename or remove what is wrong, or give a class_list"
+        )
     paths: list[Path] = []
     labels: list[int] = []
+    absent: list[str] = []
     for label, kind in enumerate(classes):
-        files = sorted(path for path in (base / kind).rglob("*") if path.suffix.lower() in SUFFIXES)
-        if not files:
+        files = image_files(base / kind, "**/*")
+        if not files and split == "train":
             raise DataError(
                 f"{base / kind} has no images ({', '.join(SUFFIXES)}): fill or remove the folder; an empty "
                 "class would shift nothing but be learned from nothing"
             )
+        absent += [] if files else [kind]
         paths += files
         labels += [label] * len(files)
+    if not paths:
+        raise DataError(f"{base} has no images of the classes {_some(classes)}: fill it")
+    if absent:
+        log.warning("%s has no images of %s; the figures are those of the other classes", base, _some(absent))
     return FolderDataset(
         tuple(paths), torch.tensor(labels), tuple(classes), IMAGENET_STATISTICS, name, split, size
     )
+
+
+def _classes(folder: Path, found: list[str], class_list: Path | None, name: str) -> list[str]:
+    """Return the classes in the order of their labels, the same for every split."""
+    train = folder / "train"
+    if class_list is not None:
+        return _listed(class_list, _subfolders(train) if train.is_dir() else found)
+    if not train.is_dir():
+        raise DataError(
+            f"{name} needs the folder {train}, whose class folders number the classes (for an evaluation "
+            "they may be empty): make it, or give a class_list"
+        )
+    return _subfolders(train)
+
+
+def _subfolders(folder: Path) -> list[str]:
+    """Return the names of the folders in ``folder``, sorted, without hidden ones."""
+    return sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
+def _some(names: list[str]) -> str:
+    """Return ``names`` for a message, which stays short where there are a thousand of them."""
+    shown = ", ".join(names[:SHOWN])
+    return shown if len(names) <= SHOWN else f"{shown}, … {len(names)} in all"
 
 
 def _listed(class_list: Path, found: list[str]) -> list[str]:

@@ -60,10 +60,10 @@ def read_hub(
     image_column: str | None = None,
     label_column: str | None = None,
 ) -> HubDataset:
-    """What ``datasets.Dataset.save_to_disk`` or ``DatasetDict.save_to_disk`` wrote to ``folder``.
+    """Read what ``datasets.Dataset.save_to_disk`` or ``DatasetDict.save_to_disk`` wrote to ``folder``.
 
-    The columns are found by their type (Image, ClassLabel) unless they are named. Nothing is downloaded or
-    executed.
+    The columns are found by their type (Image, ClassLabel) unless they are named. The classes and the
+    statistics of every split are those of ``train``, where there is one. Nothing is downloaded or executed.
     """
     try:
         import datasets
@@ -75,43 +75,74 @@ def read_hub(
         raise DataError(
             f"{folder} does not hold a dataset written by save_to_disk: {one_line(error)}"
         ) from error
+    reference = stored
     if isinstance(stored, datasets.DatasetDict):
         split_name = next((name for name in SPLIT_NAMES[split] if name in stored), None)
         if split_name is None:
             raise DataError(f"{folder} has no {split} split: it has {', '.join(stored)}")
+        reference = stored.get("train", stored[split_name])
         stored = stored[split_name]
     elif split != "train":
         raise DataError(f"{folder} holds one set without splits, read as 'train': there is no {split!r}")
     image = _column(stored, image_column, datasets.Image, folder)
     label = _column(stored, label_column, datasets.ClassLabel, folder)
-    try:
-        # A damaged Arrow file is mapped into memory as it is: what its offsets point at is not looked at
-        # until it is read, and outside of the file that ends the process.
-        stored.data.validate(full=True)
-        labels = torch.tensor(stored[label][:], dtype=torch.int64)
-    except Exception as error:
-        raise DataError(f"{folder} is damaged: {one_line(error)}; save it again") from error
     names = stored.features[label].names
-    if len(labels) == 0:
-        raise DataError(f"{folder} has no images in {split!r}")
+    trained = reference.features[_column(reference, label_column, datasets.ClassLabel, folder)].names
+    if names != trained:
+        raise DataError(
+            f"{folder}: the classes of {split!r} must be those of 'train', in the same order: got "
+            f"{', '.join(names[:10])} and {', '.join(trained[:10])}; cast the label column to one ClassLabel"
+        )
+    for part, called in ((reference, "train"), (stored, split)):
+        _check_table(part, folder)
+        if len(part) == 0:
+            raise DataError(f"{folder} has no images in {called!r}")
+    try:
+        labels = torch.tensor(stored[label][:], dtype=torch.int64)
+    except Exception as error:  # a label that is missing
+        raise DataError(f"{folder} is damaged: {one_line(error)}; save it again") from error
     if int(labels.min()) < 0 or int(labels.max()) >= len(names):
         raise DataError(
             f"{folder}: labels must lie in 0..{len(names) - 1}: got {int(labels.min())}..{int(labels.max())}"
         )
-    table = stored.select_columns([image]).cast_column(image, datasets.Image(decode=False))
-    every = max(1, len(labels) // MEASURED)
-    sample = [_picture(table[row][image], size, f"hub image {row}") for row in range(0, len(labels), every)]
+    measured = _pictures(reference, _column(reference, image_column, datasets.Image, folder))
     return HubDataset(
-        table=table,
+        table=_pictures(stored, image),
         image_column=image,
         labels=labels,
         indices=torch.arange(len(labels)),
         classes=tuple(names),
-        statistics=Statistics.of(_stack(sample, "hub")),
+        statistics=_statistics(measured, size),
         name="hub",
         split=split,
         size=size,
     )
+
+
+def _check_table(stored: Any, folder: Path) -> None:
+    """Refuse a damaged Arrow file.
+
+    It is mapped into memory as it is: what its offsets point at is not looked at until it is read, and
+    outside of the file that ends the process.
+    """
+    try:
+        stored.data.validate(full=True)
+    except Exception as error:
+        raise DataError(f"{folder} is damaged: {one_line(error)}; save it again") from error
+
+
+def _pictures(stored: Any, column: str) -> Any:
+    """Return the images as the bytes of their files."""
+    import datasets
+
+    return stored.select_columns([column]).cast_column(column, datasets.Image(decode=False))
+
+
+def _statistics(table: Any, size: int | None) -> Statistics:
+    (column,) = table.features
+    rows = range(0, len(table), max(1, len(table) // MEASURED))
+    sample = [_picture(table[row][column], size, f"hub image {row}") for row in rows]
+    return Statistics.of(_stack(sample, "hub"))
 
 
 def _column(table: Any, named: str | None, kind: type, folder: Path) -> str:

@@ -1,8 +1,8 @@
 """Reads one image or mask from a file, with what can be wrong with it said in words.
 
-Documented conversions: grey, palette, CMYK and 16-bit images become 8-bit RGB, and transparency is laid on
-black. A picture of more than :data:`MAX_PIXELS`, or a large one in far too few bytes, is refused before it is
-unpacked.
+Documented conversions: the orientation that a camera notes in the EXIF data is applied; grey, palette, CMYK
+and 16-bit images become 8-bit RGB, and transparency is laid on black. A picture of more than
+:data:`MAX_PIXELS`, or a large one in far too few bytes, is refused before it is unpacked.
 """
 
 from __future__ import annotations
@@ -30,6 +30,24 @@ of one colour has 38 bytes, and unpacking it takes 16 for each pixel."""
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "PPM", "TIFF")
 """Pillow knows dozens of formats, some of which start other programs (EPS: Ghostscript); these do not."""
 SUFFIXES = (".jpeg", ".jpg", ".png", ".webp", ".bmp", ".ppm", ".tif", ".tiff")
+
+
+ORIENTATION = 0x0112
+"""EXIF tag that states how a camera was held."""
+
+
+def image_files(folder: Path, pattern: str = "*") -> list[Path]:
+    """Return the image files below ``folder`` that match a glob ``pattern``, sorted, without hidden ones.
+
+    Hidden files are not images of the dataset, whatever their suffix: macOS writes "._cat.jpg" beside
+    "cat.jpg" on foreign disks, and tools keep thumbnails in folders such as ".cache".
+    """
+    return sorted(
+        path
+        for path in folder.glob(pattern)
+        if path.suffix.lower() in SUFFIXES
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    )
 
 
 def read_image(path: Path, size: int | None = None) -> UInt8[np.ndarray, "h w 3"]:
@@ -81,7 +99,27 @@ def _open(source: Path | io.BytesIO, what: str) -> Image.Image:
                 f"than {most}: it was not unpacked (a decompression bomb, or not a photograph); remove it"
             )
         picture.load()
-    return picture
+        return _upright(picture)
+
+
+def _upright(picture: Image.Image) -> Image.Image:
+    """Apply the EXIF orientation, as every viewer does; the file holds the pixels as the sensor saw them."""
+    from PIL.Image import Transpose
+
+    turns = {
+        2: Transpose.FLIP_LEFT_RIGHT,
+        3: Transpose.ROTATE_180,
+        4: Transpose.FLIP_TOP_BOTTOM,
+        5: Transpose.TRANSPOSE,
+        6: Transpose.ROTATE_270,
+        7: Transpose.TRANSVERSE,
+        8: Transpose.ROTATE_90,
+    }
+    try:
+        turn = turns.get(picture.getexif().get(ORIENTATION, 1))
+    except Exception:  # of damaged metadata Pillow raises anything; the pixels can be read nonetheless
+        turn = None
+    return picture if turn is None else picture.transpose(turn)
 
 
 @contextmanager

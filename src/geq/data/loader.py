@@ -18,7 +18,7 @@ from torch.utils import data
 
 from geq.data.dataset import Dataset
 from geq.data.transform.kind import Transform
-from geq.error import CheckedOptions, DataError, GeqError, OptionError
+from geq.error import CheckedOptions, DataError, GeqError, OptionError, check_seed
 
 NEWS = 2.0
 """Seconds from the break of a worker's connection to the news of its death, at most."""
@@ -146,11 +146,11 @@ class BatchLoader(metaclass=CheckedOptions):
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
-        if batch_size < 1 or num_workers < 0 or seed < 0:
+        if batch_size < 1 or num_workers < 0:
             raise OptionError(
-                "batch_size must be positive, num_workers and seed not negative: "
-                f"got {batch_size}, {num_workers}, {seed}"
+                f"batch_size must be positive, num_workers not negative: got {batch_size}, {num_workers}"
             )
+        check_seed(seed)
         if not 0 <= rank < world_size:
             raise OptionError(f"rank must lie in 0..world_size - 1: got rank {rank} of {world_size}")
         self.dataset = dataset

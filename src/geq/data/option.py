@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
-from geq.error import CheckedOptions
+from geq.error import CheckedOptions, OptionError, check_seed
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,12 @@ class DatasetOptions(metaclass=CheckedOptions):
     image_size: int | None = None
     image_column: str | None = None
     label_column: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.subset is not None and self.subset < 1:
+            raise OptionError(f"subset must be at least 1 image: got {self.subset}")
+        check_seed(self.validation_seed, "validation_seed")
+        check_seed(self.subset_seed, "subset_seed")
 
     def changed(self) -> set[str]:
         """Names of the options that differ from their default."""

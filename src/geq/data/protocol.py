@@ -17,7 +17,7 @@ from torch import Tensor
 
 from geq.data.cifar import CIFAR100_CLASSES, CIFAR100_COARSE, COARSE_OF_FINE
 from geq.data.dataset import ImageDataset, Labelled
-from geq.error import InputError, OptionError
+from geq.error import InputError, OptionError, check_seed
 
 AnyLabelled = TypeVar("AnyLabelled", bound=Labelled)
 Labels = Int64[Tensor, "n"]
@@ -37,8 +37,7 @@ def stratified(labels: Labels, size: int, seed: int) -> tuple[Chosen, Int64[Tens
     """
     if not 0 <= size <= len(labels):
         raise OptionError(f"the size must lie in 0..{len(labels)}, the number of images: got {size}")
-    if seed < 0:
-        raise OptionError(f"seed must not be negative: got {seed}")
+    check_seed(seed)
     kinds, counts = np.unique(labels.numpy(), return_counts=True)
     share = counts * size / max(len(labels), 1)
     taken = np.floor(share).astype(int)
@@ -87,6 +86,11 @@ def hold_out(dataset: Labelled, size: int | float, seed: int = 0) -> Holdout:
     number = round(size * len(dataset)) if 0 < size < 1 else size
     if number != int(number):
         raise OptionError(f"a validation size must be a share below 1 or a whole number: got {size}")
+    if not 0 < number < len(dataset):
+        raise OptionError(
+            f"validation must hold out at least one of the {len(dataset)} training images of {dataset.name} "
+            f"and leave at least one: got {size}, which is {int(number)} images; 0.1 is usual"
+        )
     validation, train = stratified(dataset.labels, int(number), seed)
     counts = torch.bincount(dataset.labels[validation], minlength=len(dataset.classes)).tolist()
     return Holdout(dataset.name, seed, train, validation, dict(zip(dataset.classes, counts, strict=True)))

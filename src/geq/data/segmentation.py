@@ -12,7 +12,7 @@ from jaxtyping import Int64, UInt8
 from torch import Tensor
 
 from geq.data.dataset import Indices, Split, Statistics, check_indices
-from geq.data.image import SUFFIXES, read_image, read_mask
+from geq.data.image import image_files, read_image, read_mask
 from geq.error import DataError
 
 IGNORE = 255
@@ -105,7 +105,7 @@ def read_cityscapes(split: Split, root: Path) -> SegmentationDataset:
     for train_id, label_id in enumerate(CITYSCAPES_TRAIN_IDS):
         table[label_id] = train_id
     return SegmentationDataset(
-        paths=_pairs(sorted(images.glob("*/*_leftImg8bit.png")), mask_of, images),
+        paths=_pairs(image_files(images, "*/*_leftImg8bit.png"), mask_of, images),
         train_id=table,
         known=frozenset(range(CITYSCAPES_IDS)) | {IGNORE},
         classes=tuple(CITYSCAPES_TRAIN_IDS.values()),
@@ -126,7 +126,7 @@ def read_camvid(split: Split, root: Path) -> SegmentationDataset:
     images = base / split
     return SegmentationDataset(
         paths=_pairs(
-            sorted(path for path in images.glob("*") if path.suffix.lower() in SUFFIXES),
+            image_files(images),
             lambda image: base / f"{split}annot" / f"{image.stem}.png",
             images,
         ),

@@ -146,7 +146,7 @@ def _head(shape: tuple[int, ...]) -> bytes:
 def _done_before(part: Path, marker: Path, head: bytes, size: int, most: int) -> int:
     """How many images an interrupted call has left that can be trusted."""
     try:
-        done = int(marker.read_text())
+        done = int(marker.read_text(encoding="utf-8"))
         with part.open("rb") as file:
             begins = file.read(len(head))
         there = part.stat().st_size

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from geq.data.corruption.kind import Corruption
-from geq.error import InputError, MissingExtraError, OptionError, unknown_name
+from geq.error import InputError, MissingExtraError, OptionError, check_seed, unknown_name
 
 GROUPS = {
     "noise": ("gaussian_noise", "shot_noise", "impulse_noise", "speckle_noise"),
@@ -87,8 +87,7 @@ def _apply(
     severity: int,
     first_index: int,
 ) -> UInt8[np.ndarray, "n height width colour"]:
-    if seed < 0:
-        raise OptionError(f"seed must not be negative: got {seed}")
+    check_seed(seed)
     colours = images.shape[-1]
     if colours not in (1, 3):
         raise InputError(f"images must be (n, height, width, 3) or (n, height, width, 1): got {images.shape}")
