@@ -5,12 +5,14 @@ Nothing heavy is imported here, so ``geq --help`` answers at once.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from importlib import import_module
 
 from geq.error import GeqError, unknown_name
 from geq.interruption import interruptible
+from geq.output import prepare_streams, silence_output
 
 COMMANDS: dict[str, str] = {
     "train": "train a network (without options: a small GEQ on digits), or resume a run",
@@ -61,11 +63,13 @@ INTERRUPTED, BROKEN_PIPE = 130, 141
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; every error that is meant for a person is a line on the error stream."""
+    prepare_streams()
     try:
-        with interruptible():
-            status = run(sys.argv[1:] if arguments is None else arguments)
-        sys.stdout.flush()  # a pipe that is closed shows itself here, and not at the end of the interpreter
-        return status
+        try:
+            with interruptible():
+                return run(sys.argv[1:] if arguments is None else arguments)
+        finally:
+            sys.stdout.flush()  # a closed pipe shows itself here, and not at the end of the interpreter
     except GeqError as error:
         print(f"{coloured('geq: error:')} {error}", file=sys.stderr)
         return 2
@@ -73,9 +77,29 @@ def main(arguments: list[str] | None = None) -> int:
         print("geq: stopped", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # What is still in the buffer has no reader either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence_output()
         return BROKEN_PIPE
+    except OSError as problem:
+        if problem.errno not in SYSTEM:
+            raise
+        print(f"{coloured('geq: error:')} {explained(problem)}", file=sys.stderr)
+        if problem.filename is None:
+            silence_output()
+        return 2
+
+
+SYSTEM = {
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some space",
+}
+"""Errors of the system that anything may meet that is given a path or prints, and what helps."""
+
+
+def explained(problem: OSError) -> str:
+    where = "the output" if problem.filename is None else str(problem.filename)
+    cut = where if len(where) <= 100 else f"{where[:99]}…"
+    return f"{cut} cannot be used ({problem.strerror}): {SYSTEM[problem.errno or 0]}"
 
 
 def coloured(text: str) -> str:

@@ -64,6 +64,8 @@ def main(arguments: list[str]) -> int:
     if asked.data_override:
         options = replace(options, data_override=tuple(asked.data_override))
     dataset = open_split(options, asked.split)
+    if options.data == folder.options().data and not asked.data_override:
+        folder.data().check_classes(dataset)
     batches = evaluation_loader(dataset, batch_size=asked.batch_size, statistics=folder.data().statistics)
     with limited_threads(options, model):
         result = task_class(model, dataset).evaluate(model, batches, options)

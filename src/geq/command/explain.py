@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from geq.command.option import add_json, parse
 from geq.command.terminal import console_for, print_json
-from geq.error import CheckpointError, GeqError, OptionError
+from geq.error import CheckpointError, GeqError, OptionError, check_seed
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -94,6 +94,7 @@ def main(arguments: list[str]) -> int:
 
     if asked.images and asked.index is not None:
         raise OptionError("give image files or --index, not both")
+    check_seed(asked.seed)
     folders = [RunFolder.find(name, asked.runs) for name in (asked.run, *asked.against)]
     explainers = [Explainer(folder) for folder in folders]
     explainers[0].check(asked.branch, asked.layer)

@@ -196,7 +196,12 @@ def kernel() -> Iterator[Finding]:
         return
     try:
         said = subprocess.run(
-            [compiler, "--version"], capture_output=True, text=True, timeout=20, check=False
+            [compiler, "--version"],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=20,
+            check=False,
         )
         version = (said.stdout.splitlines() or [""])[0]
     except (OSError, subprocess.TimeoutExpired) as problem:

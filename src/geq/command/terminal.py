@@ -9,6 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from geq.error import MissingExtraError
+from geq.output import takes_every_letter
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,4 +40,5 @@ def print_json(value: Any) -> None:
     """Strict JSON on the output; a number that is not finite is null."""
     from geq.analysis.result import finite
 
-    print(json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False))
+    escaped = not takes_every_letter()  # JSON has its own way to write a letter that an encoding lacks
+    print(json.dumps(finite(value), indent=2, ensure_ascii=escaped, allow_nan=False))
