@@ -45,7 +45,7 @@ def test_is_the_composition_of_its_equilibria(images: Tensor) -> None:
 def test_gradient_passes_through_all_of_them(images: Tensor) -> None:
     """Against a difference of the loss along a random direction of the first equilibrium's weights."""
     network = cascade()
-    weight = network.branches[0].problem.U.linear.weight
+    weight = network.branches[0].problem.U.linear.raw_weight
     network(images).square().sum().backward()
     direction = torch.randn_like(weight)
     slope = float((weight.grad * direction).sum())

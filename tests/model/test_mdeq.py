@@ -259,7 +259,7 @@ def test_a_network_says_what_it_is() -> None:
     assert (
         found.feedback_norm is found.rate is found.unique is found.contraction is found.largest_step is None
     )
-    assert "nothing is known" in str(found)
+    assert "nothing is proved" in str(found)
     with pytest.raises(InputError, match="2 scales need sides that 2 divides, of 4 at least: got 7×8"):
         model(torch.randn(2, 1, 7, 8))
     assert model(torch.randn(2, 1, 4, 12)).shape == (2, 10)

@@ -108,13 +108,14 @@ def test_the_command_of_the_card_trains_with_these_options(name: str) -> None:
 def test_every_equilibrium_is_proved_to_be_the_only_one(name: str) -> None:
     card = read_card(shipped_folder(name))
     model = geq.Network.from_pretrained(name)
-    assert set(card.certificate) == set(model.equilibria())
+    proved = model.well_posedness()
+    assert set(card.certificate) == set(proved)
     for layer, found in card.certificate.items():
         assert found.unique
         assert found.distance is not None
         assert found.distance < 5
         # Proved again, in single precision and by the layer itself.
-        own = model.equilibria()[layer].well_posedness()
+        own = proved[layer]
         assert own.unique
         assert own.feedback_norm == pytest.approx(found.feedback_norm, rel=1e-4)
 

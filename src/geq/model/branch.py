@@ -143,6 +143,8 @@ class BranchConfig(DifferentiationConfig):
                 "stem_channels and stem_strides need one entry per convolution: "
                 f"got {self.stem_channels} and {self.stem_strides}"
             )
+        if min(self.stem_strides) < 1:
+            raise OptionError(f"stem_strides must be at least 1: got {self.stem_strides}")
         for scale in (*self.scales, self.fusion_scale):
             if scale < 1 or self.stem_scale % scale:
                 raise OptionError(

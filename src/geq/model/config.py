@@ -8,6 +8,7 @@ as the annotated class or one of its subclasses: a file cannot name an arbitrary
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -144,9 +145,12 @@ def from_json(expected: Any, value: Any, where: str = "config") -> Any:
 
 def _as_float(value: int | float, where: str) -> float:
     try:
-        return float(value)
+        number = float(value)
     except OverflowError:  # a whole number of a file has any number of digits
-        raise CheckpointError(f"{where} must be a number below 1e308; got {short(value)}") from None
+        number = math.inf
+    if not math.isfinite(number):  # Python reads NaN and Infinity, which JSON does not have
+        raise CheckpointError(f"{where} must be a number below 1e308; got {short(value)}")
+    return number
 
 
 def _is_plain(expected: Any, value: Any) -> bool:

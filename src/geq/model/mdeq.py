@@ -69,6 +69,8 @@ class MDEQConfig(NetworkConfig):
             )
         if min(*self.channels, *self.head_channels, self.final_channels, self.expansion, self.groups) < 1:
             raise OptionError("channels, expansion and groups must be positive")
+        if min(self.stem_strides) < 1:
+            raise OptionError(f"stem_strides must be at least 1: got {self.stem_strides}")
 
 
 def convolution(in_channels: int, out_channels: int, kernel: int, stride: int = 1) -> nn.Sequential:

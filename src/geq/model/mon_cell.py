@@ -26,7 +26,7 @@ with it), fix α by hand, and run the splittings without acceleration; ours go t
 
 from __future__ import annotations
 
-import weakref
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +40,8 @@ from geq.cell import Cell
 from geq.error import InputError, OptionError
 from geq.model.mon_operator import apply_symbol, identity_like, norm_upper_bound, symbol
 from geq.problem import MonotoneWellPosedness
+from geq.problem.certificate import uncertified
+from geq.problem.operator import Size
 
 BORDER = 1
 
@@ -65,6 +67,10 @@ class AffineContext:
 
     linear: Complex[Tensor, "frequency n n"]
     constant: Float[Tensor, "batch n height width"]
+
+
+def same(one: Tensor, other: Tensor) -> bool:
+    return one.dtype == other.dtype and one.device == other.device and torch.equal(one, other)
 
 
 def prox(v: Float[Tensor, "batch n height width"]) -> Float[Tensor, "batch n height width"]:
@@ -107,8 +113,7 @@ class MonotoneCell(Cell):
         self.skew_gain = nn.Parameter(torch.ones(()))
         for kernel in (self.symmetric, self.skew):
             nn.init.normal_(kernel, std=1 / (3 * channels))  # of unit norm, so that V/‖V‖ is about V
-        self._size: tuple[int, int] | None = None
-        self._kept: tuple[tuple[weakref.ref[Tensor], ...], Any, Splitting] | None = None
+        self._kept: tuple[Any, tuple[Tensor, ...], Splitting] | None = None
 
     def monotone_operator(self, height: int, width: int) -> Complex[Tensor, "frequency n n"]:
         """The symbol of I − W = mI + AᵀA + Bᵀ − B, in single precision at least (Fourier transforms)."""
@@ -125,8 +130,7 @@ class MonotoneCell(Cell):
             raise InputError(f"x must be (batch, {wanted}, height, width): got {tuple(x.shape)}")
         drive = self.injection(x)
         drive = drive.to(torch.promote_types(drive.dtype, torch.float32))
-        self._size = (drive.shape[2], drive.shape[3])
-        splitting = self.splitting(*self._size)
+        splitting = self.splitting(drive.shape[2], drive.shape[3])
         if splitting.resolvent is not None:
             drive = apply_symbol(splitting.resolvent, drive)
         return AffineContext(splitting.linear, splitting.scale * drive)
@@ -137,14 +141,24 @@ class MonotoneCell(Cell):
             self._kept = None
             return self.split(self.monotone_operator(height, width))
         weights = (self.symmetric, self.skew, self.symmetric_gain, self.skew_gain)
-        key = (height, width, self.step, *((w._version, w.dtype, w.device) for w in weights))
-        same = self._kept is not None and all(
-            kept() is weight for kept, weight in zip(self._kept[0], weights, strict=True)
-        )
-        if self._kept is None or not same or self._kept[1] != key:
+        # By value, because an edit of weight.data leaves no other trace.
+        key, kept = (height, width, self.step, self.monotonicity), self._kept
+        if kept is None or kept[0] != key or not all(map(same, kept[1], weights)):
             found = self.split(self.monotone_operator(height, width))
-            self._kept = (tuple(weakref.ref(weight) for weight in weights), key, found)
-        return self._kept[2]
+            kept = self._kept = (key, tuple(weight.detach().clone() for weight in weights), found)
+        return kept[2]
+
+    def step_size(self, lipschitz: float) -> float:
+        """α, for ‖I − W‖ ≤ ``lipschitz``."""
+        return self.step or self.rule(lipschitz)
+
+    @abstractmethod
+    def rule(self, lipschitz: float) -> float:
+        """α where none is given."""
+
+    @abstractmethod
+    def contraction_rate(self, certificate: MonotoneWellPosedness) -> float | None:
+        """A Lipschitz constant of the map that is iterated; None where none below 1 is proved."""
 
     @abstractmethod
     def split(self, operator: Complex[Tensor, "frequency n n"]) -> Splitting:
@@ -161,18 +175,25 @@ class MonotoneCell(Cell):
         return prox(state)[..., BORDER:-BORDER, BORDER:-BORDER]
 
     @torch.no_grad()
-    def well_posedness(self) -> MonotoneWellPosedness:
-        """m and bounds of ‖I − W‖ and ‖W‖, for the size of the last input seen.
+    def well_posedness(self, size: Size | None = None) -> MonotoneWellPosedness:
+        """m and bounds of ‖I − W‖ and ‖W‖.
 
-        Before the first, for all sizes: a 3×3 convolution has ‖K̂(ω)‖ ≤ Σ_d‖K_d‖_F ≤ 3‖K‖_F.
+        Args:
+            size: height and width of the state with its border. Without one, the bounds hold for all sizes:
+                a 3×3 convolution has ‖K̂(ω)‖ ≤ Σ_d‖K_d‖_F ≤ 3‖K‖_F.
         """
         m = self.monotonicity
-        if self._size is None:
+        reason = uncertified(
+            self, "well_posedness", ("inject", "forward", "at", "split", "monotone_operator")
+        )
+        if reason:
+            return MonotoneWellPosedness(size=size, reason=reason)
+        if size is None:
             feedback = 9 * float(self.symmetric_gain) ** 2 + 6 * abs(float(self.skew_gain))
             return MonotoneWellPosedness(abs(1 - m) + feedback, monotonicity=m, lipschitz=m + feedback)
-        operator = self.monotone_operator(*self._size)
+        operator = self.monotone_operator(*size)
         norms = [float(norm_upper_bound(o)) for o in (identity_like(operator) - operator, operator)]
-        return MonotoneWellPosedness(norms[0], monotonicity=m, lipschitz=norms[1])
+        return MonotoneWellPosedness(norms[0], size=size, monotonicity=m, lipschitz=norms[1])
 
     def extra_repr(self) -> str:
         return f"monotonicity={self.monotonicity:g}, step={self.step or 'rule'}"
@@ -182,8 +203,17 @@ class ForwardBackwardCell(MonotoneCell):
     """z ← prox((I − α(I − W))z + α(Ux + b)); the state is z."""
 
     def split(self, operator: Complex[Tensor, "frequency n n"]) -> Splitting:
-        step = self.step or self.monotonicity / float(norm_upper_bound(operator)) ** 2
+        step = self.step_size(float(norm_upper_bound(operator)))
         return Splitting(identity_like(operator) - step * operator, step)
+
+    def rule(self, lipschitz: float) -> float:
+        return self.monotonicity / lipschitz**2
+
+    def contraction_rate(self, certificate: MonotoneWellPosedness) -> float | None:
+        m, lipschitz = certificate.monotonicity, certificate.lipschitz
+        step = self.step_size(lipschitz)
+        square = 1 - 2 * step * m + (step * lipschitz) ** 2
+        return math.sqrt(square) if square < 1 else None
 
     def forward(
         self, z: Float[Tensor, "batch n height width"], c: AffineContext
@@ -199,10 +229,18 @@ class PeacemanRachfordCell(MonotoneCell):
     """
 
     def split(self, operator: Complex[Tensor, "frequency n n"]) -> Splitting:
-        step = self.step or (self.monotonicity * float(norm_upper_bound(operator))) ** -0.5
+        step = self.step_size(float(norm_upper_bound(operator)))
         identity = identity_like(operator)
         resolvent = torch.linalg.inv(identity + step * operator)
         return Splitting(2 * resolvent - identity, 2 * step, resolvent)
+
+    def rule(self, lipschitz: float) -> float:
+        return (self.monotonicity * lipschitz) ** -0.5
+
+    def contraction_rate(self, certificate: MonotoneWellPosedness) -> float | None:
+        m, lipschitz = certificate.monotonicity, certificate.lipschitz
+        step = self.step_size(lipschitz)
+        return math.sqrt(1 - 4 * step * m / (1 + step * lipschitz) ** 2) if m > 0 else None
 
     def forward(
         self, u: Float[Tensor, "batch n height width"], c: AffineContext

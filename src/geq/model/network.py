@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from geq.equilibrium import Equilibrium
 from geq.error import GeqError, InputError
 from geq.model.config import NetworkConfig
+from geq.problem.operator import Size
 
 AnyNetwork = TypeVar("AnyNetwork", bound="Network")
 
@@ -116,8 +117,26 @@ class Network(nn.Module):
         ).sum(0)
 
     def well_posedness(self) -> dict[str, Any]:
-        """For each equilibrium, what guarantees that it exists and is unique."""
-        return {name: equilibrium.well_posedness() for name, equilibrium in self.equilibria().items()}
+        """What is proved about each equilibrium, for images of :attr:`input_shape`."""
+        sizes = self.map_sizes()
+        return {name: layer.well_posedness(sizes[name]) for name, layer in self.equilibria().items()}
+
+    @torch.no_grad()
+    def map_sizes(self) -> dict[str, Size | None]:
+        """Height and width of each equilibrium's maps, for images of :attr:`input_shape`."""
+        layers, training = self.equilibria(), self.training
+        parameter = next(self.parameters())
+        image = torch.zeros(1, *self.input_shape, dtype=parameter.dtype, device=parameter.device)
+        before = {layer: (layer.max_steps, layer.on_failure) for layer in layers.values()}
+        for layer in before:
+            layer.max_steps, layer.on_failure = 1, "ignore"
+        try:
+            inputs = self.eval().inputs_of_equilibria(image) if layers else {}
+            return {name: layer.map_size(inputs[name]) for name, layer in layers.items()}
+        finally:
+            for layer, options in before.items():
+                layer.max_steps, layer.on_failure = options
+            self.train(training)
 
     def inputs_of_equilibria(self, x: Tensor) -> dict[str, Tensor]:
         """What each equilibrium is given when this network sees ``x``."""

@@ -21,15 +21,16 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from geq.document import parse_json
+from geq.document import parse_json, short
 from geq.durable import write_durably
-from geq.error import CheckpointError, GeqError, one_line, unknown_name
+from geq.error import CheckpointError, GeqError, OptionError, one_line, unknown_name
 from geq.model.allowance import no_larger_than
 from geq.model.config import NetworkConfig, from_json, to_json
 from geq.model.network import AnyNetwork, Network
 from geq.model.outline import WithoutDrawing
-from geq.model.registry import family_class
+from geq.model.registry import family_class, model_spec
 from geq.model.shipped import shipped_folder, shipped_names
+from geq.model.weight_check import check_shared, check_tensors, shared_tensors, with_aliases
 
 FORMAT_VERSION = 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -40,6 +41,9 @@ def save_pretrained(model: Network, directory: str | Path) -> Path:
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     tensors, aliases = _without_aliases(model.state_dict())
+    if aliases:  # what the configuration does not share would not be shared after loading
+        shared = shared_tensors(_built(type(model), model.config).state_dict())
+        check_shared(shared, aliases, model.state_dict(), type(model).__name__)
     weights = directory / WEIGHTS
     content = save(tensors, metadata={"format": "pt"})
     write_durably(weights, content)
@@ -71,16 +75,18 @@ def from_pretrained(
     directory = _local_copy(source, revision)
     description = _read_description(directory / CONFIG)
     kind = _class_of(description, expected)
+    _check_name(description["model"], kind.family)
     config = from_json(kind.config_class, description["config"])
     if not isinstance(config, kind.config_class):
         raise CheckpointError(f"{CONFIG}: config must be a {kind.config_class.__name__}")
     dtype = _type_named(description["dtype"])
     weights = directory / WEIGHTS
-    stored = _read_weights(weights, description["aliases"])
+    aliases = description["aliases"]
+    stored = with_aliases(_read_weights(weights), aliases, CONFIG)
     # First an outline without numbers, so that a file cannot ask for more memory than its weights have.
     with torch.device("meta"), WithoutDrawing(), no_larger_than(stored, weights):
         outline = _built(kind, config)
-    _check_weights(outline.to(dtype).state_dict(), stored, weights)
+    check_tensors(_cast(outline, dtype).state_dict(), stored, config.input_shape, weights)
     if _sha256(weights) != description["weights_sha256"]:
         raise CheckpointError(
             f"{weights} is not the file that {CONFIG} was saved with (its SHA-256 differs): "
@@ -88,6 +94,7 @@ def from_pretrained(
         )
     model = _built(kind, config).to(dtype)
     model.registry_name = description["model"]
+    check_shared(shared_tensors(model.state_dict()), aliases, stored, CONFIG)
     _load_weights(model, stored)
     return model.eval()
 
@@ -96,10 +103,12 @@ def _built(kind: type[AnyNetwork], config: NetworkConfig) -> AnyNetwork:
     try:
         with torch.random.fork_rng(devices=[]):  # loading must not disturb the caller's random numbers
             return kind(config)
-    except GeqError:
+    except CheckpointError:
         raise
-    except Exception as problem:  # torch has its own errors for sizes that do not fit together
-        raise CheckpointError(f"{CONFIG} describes no network that can be built: {problem}") from problem
+    except Exception as problem:  # ours about an option, and torch's about sizes that do not fit together
+        raise CheckpointError(
+            f"{CONFIG} describes no network that can be built: {one_line(problem)}"
+        ) from problem
 
 
 def push_to_hub(
@@ -123,20 +132,16 @@ def push_to_hub(
 
 def _without_aliases(state: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Tensors to write, and for each name that is the same memory as an earlier one, that earlier name."""
-    first: dict[Any, str] = {}
-    tensors: dict[str, Tensor] = {}
-    aliases: dict[str, str] = {}
     for name, tensor in state.items():
         if not isinstance(tensor, Tensor):
             raise CheckpointError(f"only tensors can be saved; {name} is a {type(tensor).__name__}")
-        place = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype) if tensor.numel() else name
-        if place in first:
-            aliases[name] = first[place]
-        else:
-            first[place] = name
-            # A clone is contiguous and shares no memory with a tensor that merely overlaps it.
-            tensors[name] = tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
-    return tensors, aliases
+    aliases = shared_tensors(state)
+    # A clone is contiguous and shares no memory with a tensor that merely overlaps it.
+    return {
+        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, tensor in state.items()
+        if name not in aliases
+    }, aliases
 
 
 def _floating_type(model: Network) -> torch.dtype:
@@ -152,8 +157,19 @@ def _floating_type(model: Network) -> torch.dtype:
 def _type_named(name: Any) -> torch.dtype:
     found = getattr(torch, name, None) if isinstance(name, str) else None
     if not isinstance(found, torch.dtype) or not found.is_floating_point:
-        raise CheckpointError(f"{CONFIG}: dtype must name a floating type of torch; got {name!r}")
+        raise CheckpointError(f"{CONFIG}: dtype must name a floating type of torch; got {short(name)}")
     return found
+
+
+def _cast(outline: AnyNetwork, dtype: torch.dtype) -> AnyNetwork:
+    try:
+        return outline.to(dtype)
+    except (
+        RuntimeError,
+        TypeError,
+        NotImplementedError,
+    ) as problem:  # torch names types that hold no weights
+        raise CheckpointError(f"{CONFIG}: dtype must be a type of weights; got {dtype}") from problem
 
 
 def _sha256(path: Path) -> str:
@@ -193,11 +209,14 @@ def _read_description(path: Path) -> dict[str, Any]:
     except (ValueError, OSError) as problem:
         raise CheckpointError(f"{path} cannot be read: {problem}") from problem
     found = description.get("format_version") if isinstance(description, dict) else None
-    if not isinstance(found, int):
-        raise CheckpointError(f"{path} was not written by geq: it has no format_version")
+    if type(found) is not int or found < 1:  # a bool is an int too
+        raise CheckpointError(
+            f"{path} was not written by geq: format_version must be a whole number from 1; got {short(found)}"
+        )
     if found > FORMAT_VERSION:
         raise CheckpointError(
-            f"{path} has format version {found} (written by geq {description.get('geq_version')}); "
+            f"{path} has format version {short(found)} (written by geq "
+            f"{short(description.get('geq_version'))}); "
             f"this geq {version('geq')} reads up to {FORMAT_VERSION}: pip install --upgrade geq"
         )
     missing = {"family", "model", "dtype", "weights_sha256", "aliases", "config"} - description.keys()
@@ -215,7 +234,7 @@ def _class_of(description: dict[str, Any], expected: type[AnyNetwork]) -> type[A
     try:
         kind = family_class(family)
     except GeqError as problem:
-        raise CheckpointError(f"{CONFIG}: {problem}") from problem
+        raise CheckpointError(f"{CONFIG}: {one_line(problem)}") from problem
     if not issubclass(kind, expected):
         raise CheckpointError(
             f"the saved model is of family {family!r} ({kind.__name__}), not {expected.__name__}"
@@ -223,35 +242,24 @@ def _class_of(description: dict[str, Any], expected: type[AnyNetwork]) -> type[A
     return kind
 
 
-def _read_weights(path: Path, aliases: Any) -> dict[str, Tensor]:
+def _check_name(name: str | None, family: str) -> None:
+    """Refuse the name of another family's model; a name that is not registered here is only a label."""
+    try:
+        known = None if name is None else model_spec(name).network.family
+    except OptionError:
+        return
+    if known not in (None, family):
+        raise CheckpointError(f"{CONFIG}: model must be of family {short(family)}; got {name}, of {known!r}")
+
+
+def _read_weights(path: Path) -> dict[str, Tensor]:
     try:
         with safe_open(path, framework="pt") as file:
-            stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dictionary
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dictionary
     except FileNotFoundError:
         raise CheckpointError(f"a saved model has a {WEIGHTS}; {path.parent} has none") from None
     except (SafetensorError, OSError, ValueError, RuntimeError, TypeError, KeyError) as problem:
         raise CheckpointError(f"{path} is damaged or cut off: {one_line(problem)}") from problem
-    if not isinstance(aliases, dict) or not all(isinstance(name, str) for name in aliases.values()):
-        raise CheckpointError(f"{CONFIG}: aliases must map names to names")
-    for alias, name in aliases.items():
-        if name in stored:
-            stored[alias] = stored[name]
-    return stored
-
-
-def _check_weights(state: Mapping[str, Tensor], stored: Mapping[str, Tensor], path: Path) -> None:
-    for kind, names in (("missing", state.keys() - stored.keys()), ("unknown", stored.keys() - state.keys())):
-        if names:
-            raise CheckpointError(f"{path}: {kind} tensors: {', '.join(sorted(names))}")
-    for name, tensor in state.items():
-        found = stored[name]
-        # A buffer that is empty in a fresh model gets its size from the first images.
-        if found.shape != tensor.shape and tensor.numel():
-            raise CheckpointError(
-                f"{path}: {name} must have shape {tuple(tensor.shape)}; got {tuple(found.shape)}"
-            )
-        if found.dtype != tensor.dtype:
-            raise CheckpointError(f"{path}: {name} must be {tensor.dtype}; got {found.dtype}")
 
 
 def _load_weights(model: Network, stored: Mapping[str, Tensor]) -> None:

@@ -103,7 +103,11 @@ def check(folder: Path) -> None:
     """Refuse a folder that is too large, or that speaks of this machine."""
     check_size(folder, disk_size(folder))
     for path in sorted(folder.rglob("*")):
-        found = machine_path(path.read_text()) if path.is_file() and path.name != WEIGHTS else None
+        found = (
+            machine_path(path.read_text(encoding="utf-8"))
+            if path.is_file() and path.name != WEIGHTS
+            else None
+        )
         if found is not None:
             raise CheckpointError(
                 f"{path.name} must not name a place of this machine, which nobody else has: got {found}; "

@@ -43,6 +43,6 @@ def differing(preset: str, wanted: dict[str, Any]) -> dict[str, Any]:
     """The settings that a preset has not."""
     import yaml
 
-    values = yaml.safe_load(preset_path(preset).read_text())
+    values = yaml.safe_load(preset_path(preset).read_text(encoding="utf-8"))
     given = settings(TrainOptions.from_mapping(values, preset))
     return {name: value for name, value in wanted.items() if given[name] != value}
