@@ -60,7 +60,7 @@ def test_bfloat16_module(kind: str, training: bool) -> None:
     assert layer(x, z0=z.detach()).shape == z.shape, "its own output is a warm start"
     assert torch.isfinite(layer.energy(x)).all()
     if kind in ("linear", "gaussian-learned", "patch-learned"):
-        assert layer.well_posedness().unique
+        assert layer.well_posedness(layer.map_size(x)).unique
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -15,6 +15,8 @@ from geq.error import CheckedOptions, InputError, OptionError, unknown_name
 from geq.gradient import Gradient, Implicit, Unrolled
 from geq.gradient.base import Once
 from geq.problem import HiddenProblem, WellPosedness
+from geq.problem.gamma import statistics_paused, statistics_wanted
+from geq.problem.operator import Size, size_of
 from geq.solver import FISTA, Anderson, Picard, ProximalGradient, Solution, Solver, fixed_point
 from geq.solver.fixed_point import ON_FAILURE
 from geq.solver.state import Packing, State, parts_of
@@ -95,7 +97,7 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
         """What ``forward`` does, outside of ``torch.compile``."""
         with full_precision(x) as x:
             fn, start = self._prepare(x, z0)
-            z = self._differentiable(fn, start) if torch.is_grad_enabled() else self._find(fn, start).value
+            z = self._differentiable(fn, start) if torch.is_grad_enabled() else self._settled(fn, start)
             return like_input(fn.state(z), x)
 
     @torch.no_grad()
@@ -103,7 +105,7 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
         """The solution with residual, steps and status per sample; ``trace=True`` keeps every residual. No
         gradient.
         """
-        with full_precision(x) as x:
+        with full_precision(x) as x, statistics_paused():
             fn, start = self._prepare(x, z0)
             solution = self._find(fn, start, trace)
             return replace(solution, value=fn.state(solution.value))
@@ -135,15 +137,26 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
         for outliers.
         """
         problem = self.problem
-        with full_precision(x) as x:
+        with full_precision(x) as x, statistics_paused():
             c = problem.inject(x)
             z = self._find(self.cell.at(c), None).value
             assert isinstance(z, Tensor)
             return problem.attention(z, c)
 
-    def well_posedness(self) -> WellPosedness:
-        """What the cell's weights prove: contraction, uniqueness, step sizes; None where nothing is known."""
-        return self.cell.well_posedness()
+    @torch.no_grad()
+    def map_size(self, x: Any) -> Size | None:
+        """Height and width of the state for x; None for vectors."""
+        with statistics_paused():
+            return size_of(self.cell.initial_state(self.cell.inject(x)))
+
+    def well_posedness(self, size: Size | None = None) -> WellPosedness:
+        """What the cell's weights prove: contraction, uniqueness, step sizes; None where nothing is proved.
+
+        Args:
+            size: height and width of the maps. The norm of a convolution, and with it the certificate,
+                depends on them; vectors have none.
+        """
+        return self.cell.well_posedness(size)
 
     def _prepare(self, x: Any, z0: State | None) -> tuple[StationaryMap, State | None]:
         """The map for x, and where to start if not at the cell's initial state."""
@@ -210,10 +223,7 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
                 end = fixed_point(fn, z, Picard(), tol=self.tol, max_steps=1, on_failure="ignore")
                 self._remember(self._counted(end))
             return z
-        with torch.no_grad():
-            value = self._find(fn, z0).value
-            if self.training:
-                fn.cell.settled(fn.state(value), fn.context)
+        value = self._settled(fn, z0)
         if isinstance(value, Tensor):
             return self.gradient.attach(fn, value, self._remember_adjoint)
         packing = Packing.of(value)
@@ -221,6 +231,14 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
             lambda rows: packing.pack(fn(packing.unpack(rows))), packing.pack(value), self._remember_adjoint
         )
         return packing.unpack(attached)
+
+    @torch.no_grad()
+    def _settled(self, fn: StationaryMap, z0: State | None) -> State:
+        """The fixed point, of which a cell in training takes its statistics, once for each forward pass."""
+        value = self._find(fn, z0).value
+        if self.training and statistics_wanted():
+            fn.cell.settled(fn.state(value), fn.context)
+        return value
 
     def _counted(self, solution: Solution) -> Solution:
         """The solution with the steps of an unrolled layer, of whose end alone the residual was taken."""

@@ -144,7 +144,7 @@ def test_blocks_are_the_states_on_the_way() -> None:
 def test_the_certificate_bounds_the_jacobian(kind: type[geq.Conv2d]) -> None:
     cell = convolutional_cell(kind, 0.7)  # the certificate of a zero-padded map of this size is loose
     c = cell.inject(MAPS[:1])
-    proved = cell.well_posedness()
+    proved = cell.well_posedness((4, 5))
     assert proved.rate is not None
     assert proved.contraction
     assert proved.unique

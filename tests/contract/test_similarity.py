@@ -88,7 +88,7 @@ def test_curvature_bounds_hold_on_maps(kernel: str, padding: str) -> None:
         problem = hidden_problems.conv(kernel, padding, norm=geq.OperatorNorm(1.2), seed=seed)
         x = hidden_problems.maps(1, seed)
         c = problem.inject(x)
-        certificate = problem.well_posedness()
+        certificate = problem.well_posedness(hidden_problems.SIZE)
         z = 0.5 * torch.randn_like(problem.initial_state(c))
         eigenvalues = torch.linalg.eigvalsh(hessian_of_score(problem, z, c))
         assert certificate.lower is not None

@@ -66,7 +66,7 @@ def test_geq2d_is_its_formula() -> None:
     with torch.no_grad():
         z = layer(x)
         problem = layer.problem
-        v, weight = problem.U(x), problem.W.weight
+        v, weight = problem.U(x), problem.W.effective_weight((4, 4))
         projection = problem.similarity.projection
         d = v - F.conv2d(z, weight, padding=1)
         m = torch.zeros_like(d)

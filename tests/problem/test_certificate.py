@@ -33,7 +33,7 @@ def test_verdicts() -> None:
 def test_nothing_known() -> None:
     unknown = geq.WellPosedness()
     assert unknown.rate is unknown.contraction is unknown.unique is unknown.largest_step is None
-    assert str(unknown) == "nothing is known about existence or uniqueness for this map"
+    assert str(unknown) == "nothing is proved: this map has no certificate"
 
 
 def test_monotone_verdicts() -> None:
@@ -100,17 +100,18 @@ def test_the_certified_step_converges_where_plain_iteration_does_not() -> None:
     assert not solved(geq.Picard()).converged.all()
 
 
-def test_loaded_weights_are_certified_at_the_size_they_saw() -> None:
-    """A kernel's norm on 2×2 maps is another one than on the 8×8 of a layer that saw nothing."""
-    layer, fresh = (geq.GEQ2d(3, 8, patch=2) for _ in range(2))
+def test_a_certificate_is_for_one_size() -> None:
+    """A kernel's norm on 2×2 maps is another one than on 8×8: nothing is remembered, the size is said."""
+    layer = geq.GEQ2d(3, 8, patch=2).eval()
     with torch.no_grad():
         layer.problem.W.raw_weight.mul_(10)  # so that the rule has to act
-    layer(torch.randn(2, 3, 2, 2))
-    fresh.load_state_dict(layer.state_dict())
-    seen, loaded = layer.eval().problem.W, fresh.eval().problem.W
-    assert loaded.grid == seen.grid == (2, 2)
-    assert torch.allclose(loaded.weight, seen.weight, rtol=1e-5)
-    assert fresh.well_posedness() == layer.well_posedness()
+    small, large = (layer.problem.W.effective_weight((side, side)) for side in (2, 8))
+    assert not torch.allclose(small, large, rtol=1e-2)
+    before = layer.well_posedness((2, 2))
+    assert before.size == (2, 2)
+    assert "on 2×2 maps" in str(before)
     with torch.no_grad():
-        fresh(torch.randn(2, 3, 8, 8))
-    assert not torch.allclose(loaded.weight, seen.weight, rtol=1e-2)
+        layer(torch.randn(2, 3, 8, 8))
+    assert layer.well_posedness((2, 2)) == before
+    with pytest.raises(geq.OptionError, match=r"depends on the size of its maps.*well_posedness\(\(8, 8\)\)"):
+        layer.well_posedness()

@@ -23,7 +23,7 @@ def test_the_residual_keeps_its_share_of_the_input(recipe: Recipe) -> None:
     assume(bool(solution.converged.any()))
     c = case.layer.problem.inject(case.x)
     u = c.W(solution.value)
-    sigma = case.layer.well_posedness().feedback_norm
+    sigma = case.layer.well_posedness(case.layer.map_size(case.x)).feedback_norm
     solved, at_zero = (c.similarity.distances(t).sum(1).sqrt() for t in (u, torch.zeros_like(u)))
     assert (solved * (1 + sigma**2) >= at_zero * (1 - 1e-6))[solution.converged].all()
 

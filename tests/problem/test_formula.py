@@ -61,7 +61,8 @@ def test_gaussian_on_vectors() -> None:
 def test_linear_on_maps(padding: str) -> None:
     problem, x = hidden_problems.conv("linear", padding), maps()
     z = state_like(problem, x)
-    W, U, b = problem.W.weight, problem.U.weight, problem.U.bias
+    W, U = (operator.effective_weight(hidden_problems.SIZE) for operator in (problem.W, problem.U))
+    b = problem.U.bias
     feedback = convolve_back(convolve(z, W, None, padding), W, padding)
     expected = (feedback + convolve(x, U, b, padding)).clamp_min(0)
     torch.testing.assert_close(cell_value(problem, z, x), expected)
@@ -74,7 +75,8 @@ def test_patch_gaussian(padding: str) -> None:
     similarity = problem.similarity
     assert isinstance(similarity, geq.PatchGaussian)
     z = state_like(problem, x)
-    W, U, b, W_h = problem.W.weight, problem.U.weight, problem.U.bias, similarity.projection
+    W, U = (operator.effective_weight(hidden_problems.SIZE) for operator in (problem.W, problem.U))
+    b, W_h = problem.U.bias, similarity.projection
     p, split, gamma = similarity.patch, similarity.channel_split, 0.3
     r = convolve(x, U, b, padding) - convolve(z, W, None, padding)
     pulled = torch.zeros_like(r)

@@ -133,5 +133,5 @@ def test_two_problems_do_not_share_the_state_of_a_norm_rule() -> None:
     first, second = (geq.Conv2d(2, 2, norm=rule) for _ in range(2))
     assert first.norm is not second.norm
     first(torch.randn(1, 2, 5, 5))
-    assert first.norm.direction.numel() == 50
-    assert second.norm.direction.numel() == 0
+    assert first.norm.followed.direction.numel() == 50
+    assert second.norm.followed is None

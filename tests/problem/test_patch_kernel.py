@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -28,7 +29,7 @@ def test_equals_the_formula(
     recorded = similarity.bind(v).grad(u)
     with torch.no_grad():
         bound = similarity.bind(v)
-        assert patch_kernel.usable(v, split * patch**2)
+        assert patch_kernel.usable(v, u, split * patch**2)
         torch.testing.assert_close(bound.grad(u), recorded.detach(), rtol=tol, atol=tol)
         strided = torch.randn(3, 2 * split, 4, 8, dtype=dtype).transpose(2, 3)
         torch.testing.assert_close(
@@ -110,3 +111,117 @@ def test_a_folder_that_others_can_write_to_is_not_trusted(tmp_path: Path) -> Non
     assert not patch_kernel.trusted(tmp_path)
     tmp_path.chmod(0o700)
     assert patch_kernel.trusted(tmp_path)
+
+
+def kernel_arguments() -> dict[str, torch.Tensor]:
+    return {
+        "v": torch.randn(3, 8, 8, 4),
+        "u": torch.randn(3, 8, 8, 4),
+        "gram": torch.eye(16),
+        "gamma": torch.tensor(0.1),
+        "direction": torch.randn(3, 8, 8, 4),
+    }
+
+
+WRONG = {
+    "v": [
+        lambda t: t[:1],
+        lambda t: t.double(),
+        lambda t: t[:, :7],
+        lambda t: t[..., :3],
+        lambda t: t.half(),
+    ],
+    "u": [
+        lambda t: t[:1],
+        lambda t: t.double(),
+        lambda t: t[:, :4],
+        lambda t: t[..., :2],
+        lambda t: t.long(),
+    ],
+    "gram": [lambda t: t[:8], lambda t: t[:8, :8], lambda t: t.double(), lambda t: t.int()],
+    "gamma": [
+        lambda t: t.double(),
+        lambda t: t.long(),
+        lambda t: t.view(1),
+        lambda t: t.expand(2, 1),
+        lambda t: t.expand(1, 15),
+        lambda t: t.expand(3, 17),
+        lambda t: t.expand(3, 16, 1),
+    ],
+    "direction": [lambda t: t[:2], lambda t: t.double(), lambda t: t[:, :, :4]],
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    "name, change", [(name, change) for name, changes in WRONG.items() for change in changes]
+)
+def test_every_argument_is_checked_before_a_pointer_is_handed_over(name: str, change: object) -> None:
+    given = kernel_arguments()
+    given[name] = change(given[name])  # type: ignore[operator]
+    direction = given.pop("direction")
+    with pytest.raises(geq.InputError, match="must fit each other"):
+        patch_kernel.run(*given.values(), 2, 4, direction)
+
+
+@needs_compiler
+def test_maps_of_other_batches_go_through_the_formula() -> None:
+    """Which broadcasts; the compiled form would read beyond the smaller one."""
+    similarity = geq.PatchGaussian(2, 4, 16, gamma=0.1)
+    u, v = torch.randn(1, 4, 4, 4), torch.randn(9, 4, 4, 4)
+    with torch.no_grad():
+        found = similarity.bind(v).grad(u)
+        each = torch.cat([similarity.bind(v[k : k + 1]).grad(u) for k in range(9)])
+    torch.testing.assert_close(found, each)
+
+
+@pytest.mark.parametrize(
+    "answer, told",
+    [
+        (lambda q: 0.5, "must return γ as a tensor.*got float"),
+        (lambda q: torch.full((1, q.shape[1] - 1), 0.5), r"must return γ as a tensor.*got \(1, 3\)"),
+        (lambda q: torch.full((q.shape[0], 1, 1), 0.5), "must return γ as a tensor"),
+        (lambda q: torch.full((q.shape[0], 1), -0.5), "must return γ ≥ 0: got -0.5"),
+        (lambda q: torch.tensor(float("nan")), "must return γ ≥ 0: got nan"),
+    ],
+)
+def test_a_rule_for_gamma_that_answers_nonsense_is_refused(answer: object, told: str) -> None:
+    with pytest.raises(geq.InputError, match=told):
+        solved_with(answer)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.int64])
+@pytest.mark.parametrize("per_sample", [False, True])
+def test_a_rule_for_gamma_may_answer_in_another_type(dtype: torch.dtype, per_sample: bool) -> None:
+    expected = solved_with(lambda q: torch.tensor(1.0))
+    shape = (4, 1) if per_sample else ()
+    torch.testing.assert_close(solved_with(lambda q: torch.ones(shape, dtype=dtype)), expected)
+
+
+def solved_with(answer: object) -> torch.Tensor:
+    class Own(geq.GammaRule):
+        def forward(self, q: torch.Tensor, expected: torch.Tensor, observe: bool) -> torch.Tensor:
+            return answer(q)  # type: ignore[operator]
+
+    torch.manual_seed(0)
+    layer = geq.GEQ2d(3, 8, hidden=16, gamma=Own(), normalise_input=False, tol=1e-6, max_steps=300).eval()
+    with torch.no_grad():
+        return layer(torch.randn(4, 3, 4, 4))
+
+
+@pytest.mark.nightly
+@needs_compiler
+def test_no_read_or_write_beyond_an_array(tmp_path: Path) -> None:
+    """Under AddressSanitizer, which ends the process at the first one."""
+    library = subprocess.run(
+        ["cc", "-print-file-name=libasan.so"], capture_output=True, text=True
+    ).stdout.strip()
+    if not Path(library).is_absolute():
+        pytest.skip("the compiler has no AddressSanitizer")
+    script = Path(__file__).parents[1] / "reliability" / "sanitized_kernel.py"
+    surroundings = {"LD_PRELOAD": library, "ASAN_OPTIONS": "detect_leaks=0", "XDG_CACHE_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, env={**os.environ, **surroundings}
+    )
+    assert done.returncode == 0, done.stderr
+    assert "1008 calls" in done.stdout

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from geq.error import CheckedOptions
 from geq.problem.certificate import WellPosedness
+from geq.problem.operator import Size
 
 State = Tensor | tuple[Tensor, ...]
 
@@ -48,8 +49,12 @@ class Cell(nn.Module, metaclass=CheckedOptions):
         """The map of the state alone, for one context."""
         return StationaryMap(self, c)
 
-    def well_posedness(self) -> WellPosedness:
-        """What is proved about the fixed points; for a cell that does not say, nothing is known."""
+    def well_posedness(self, size: Size | None = None) -> WellPosedness:
+        """What is proved about the fixed points; for a cell that does not say, nothing.
+
+        Args:
+            size: height and width of the maps, which the norm of a convolution depends on.
+        """
         return WellPosedness()
 
 

@@ -95,34 +95,28 @@ class FeatureMap:
 class ClosedLinearisation:
     """T at z*, with the Hessian of S and the gradients in every input in closed form.
 
-    Nothing is evaluated before backward asks for it, and no graph is kept: of a solve only z* and, where the
-    solver had it, Wz* stay in memory. Its transposed Jacobian is WᵀMWD, with D = prox' and M = ∂m/∂u, so that
-    adjoint systems are solved in the space of the features as well.
+    Nothing is evaluated before backward asks for it, and no graph is kept: of a solve only z* and u = Wz*
+    stay in memory. The transposed Jacobian is WᵀMWD, with D = prox' and M = ∂m/∂u, so that adjoint systems
+    are solved in the space of the features as well.
     """
 
     symmetric = True
 
-    def __init__(
-        self,
-        problem: HiddenProblem,
-        c: Context,
-        z: Tensor,
-        features: Tensor | None = None,
-    ) -> None:
-        self.c, self.z, self.penalty = c, z.detach(), problem.penalty
+    def __init__(self, problem: HiddenProblem, c: Context, z: Tensor, features: Tensor) -> None:
+        self.c, self.features, self.penalty = c, features, problem.penalty
         self.kernel = c.similarity if isinstance(c.similarity, BoundRadial) else None
         self.inputs = (c.W.weight, *(self.kernel.inputs if self.kernel is not None else (c.injection,)))
         rule = c.W.operator.norm
         self.gram_norm = rule.bound**2 if isinstance(rule, OperatorNorm) else math.inf
-        self._features = features
+        self._z, self._version = z.detach(), z._version
         self._slope: Tensor | None = None
 
     @property
-    def features(self) -> Tensor:
-        """u = Wz*."""
-        if self._features is None:
-            self._features = self.c.W(self.z)
-        return self._features
+    def z(self) -> Tensor:
+        """z*; where the layer's output, which has the same memory, was changed in place since, T(z*)."""
+        if self._z._version == self._version:
+            return self._z
+        return self.penalty.prox_(attraction_at(self.c, self.features))
 
     @property
     def slope(self) -> Tensor:

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 
 from geq.cell.base import Cell
 from geq.error import CheckedOptions, OptionError
-from geq.problem.certificate import WellPosedness
+from geq.problem.certificate import WellPosedness, uncertified
 from geq.problem.hidden import check_input, injected
-from geq.problem.operator import LinearMap, Operator
+from geq.problem.operator import LinearMap, Operator, Size
 from geq.problem.penalty import NonNegative, Penalty
 from geq.problem.regulariser import FeatureRegulariser, SeparableRegulariser
 
@@ -110,11 +110,19 @@ class UnitLayer(nn.Module, metaclass=CheckedOptions):
             self.W.bind(v), v, self.penalty, alpha.to(v.dtype) if isinstance(alpha, Tensor) else alpha
         )
 
+    def unproved(self) -> str:
+        """The assumption of the certificate that cannot be checked, or ""."""
+        return (
+            uncertified(self, "lipschitz", ("inject", "alpha"))
+            or uncertified(self.W, "norm_enclosure", ("bind", "apply_weight", "apply_adjoint"))
+            or self.penalty.unproved()
+        )
+
     @torch.no_grad()
-    def lipschitz(self) -> float:
-        """α‖W‖² + 1 − α, as σ is 1-Lipschitz."""
+    def lipschitz(self, norm: float) -> float:
+        """α‖W‖² + 1 − α for ‖W‖ ≤ ``norm``, as σ is 1-Lipschitz."""
         alpha = float(self.alpha)
-        return alpha * float(self.W.norm_upper_bound()) ** 2 + 1 - alpha
+        return alpha * norm**2 + 1 - alpha
 
     def extra_repr(self) -> str:
         return "learned α" if self.fixed_alpha is None else f"α={self.fixed_alpha:g}"
@@ -195,13 +203,26 @@ class DeepCell(Cell):
             z = layer(z)
         return z
 
+    def unproved(self) -> str:
+        """The assumption of the certificate that cannot be checked, or ""."""
+        regulariser = self.regulariser
+        if regulariser is not None and not isinstance(regulariser, SeparableRegulariser):
+            return f"the operator of {type(regulariser).__name__} is not known to be 1-Lipschitz"
+        return (
+            uncertified(self, "well_posedness", ("inject", "regularised", "forward", "at"))
+            or ("" if regulariser is None else uncertified(regulariser, "lipschitz", ("operator",)))
+            or ("" if regulariser is None else regulariser.penalty.unproved())
+            or next(filter(None, (unit.unproved() for unit in self.units)), "")
+        )
+
     @torch.no_grad()
-    def well_posedness(self) -> WellPosedness:
+    def well_posedness(self, size: Size | None = None) -> WellPosedness:
         """The product of the layers' Lipschitz constants: below 1 there is one equilibrium, and plain
         iteration finds it. With a regulariser nothing is proved unless its operator is a prox.
         """
-        norm = max(float(layer.W.norm_upper_bound()) for layer in self.units)
-        if not (self.regulariser is None or isinstance(self.regulariser, SeparableRegulariser)):
-            return WellPosedness(norm)
-        rate = math.prod(layer.lipschitz() for layer in self.units)
-        return WellPosedness(norm, -rate, rate)
+        norms = [layer.W.norm_enclosure(size).upper for layer in self.units]
+        reason = self.unproved()
+        if reason:
+            return WellPosedness(max(norms), size=size, reason=reason)
+        rate = math.prod(layer.lipschitz(norm) for layer, norm in zip(self.units, norms, strict=True))
+        return WellPosedness(max(norms), -rate, rate, size=size)

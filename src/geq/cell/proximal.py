@@ -6,14 +6,16 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from geq.cell.base import Cell, StationaryMap
 from geq.cell.closed_form import ClosedLinearisation, FeatureMap, has_closed_derivatives
 from geq.error import OptionError
-from geq.problem.certificate import WellPosedness
+from geq.problem.certificate import WellPosedness, uncertified
 from geq.problem.hidden import HiddenProblem
+from geq.problem.operator import Size
 from geq.problem.similarity import derivative
 
 
@@ -43,8 +45,9 @@ class ProximalCell(Cell):
     def at(self, c: Any) -> ProximalMap:
         return ProximalMap(self, c)
 
-    def well_posedness(self) -> WellPosedness:
-        return self.problem.well_posedness()
+    def well_posedness(self, size: Size | None = None) -> WellPosedness:
+        reason = uncertified(self, "well_posedness", ("inject", "attraction", "forward", "at"))
+        return WellPosedness(reason=reason) if reason else self.problem.well_posedness(size)
 
 
 class ClosedFormCell(ProximalCell):
@@ -101,7 +104,9 @@ class ProximalMap(StationaryMap):
         if not isinstance(self.cell, ClosedFormCell) or not has_closed_derivatives(problem, self.context):
             return None
         known = None if self._features is None else self._features.known(z)
-        return ClosedLinearisation(problem, self.context, z, known)
+        with torch.no_grad():
+            features = self.context.W(z) if known is None else known
+        return ClosedLinearisation(problem, self.context, z, features)
 
     def split(self, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """``(s, T, D)`` at z, for derivatives by autograd.

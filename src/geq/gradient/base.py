@@ -85,6 +85,8 @@ class AutogradLinearisation:
                 self.differentiated, image, self.slope = split(self.z)
                 self.inputs = (image,)
         self.symmetric = split is not None
+        if not depends_on_more(self.inputs[0], self.z):
+            self.inputs = ()
 
     def restrict(self, u: Tensor) -> Tensor:
         return u if self.slope is None else self.slope * u
@@ -112,6 +114,21 @@ class AutogradLinearisation:
         return (u,)
 
 
+def depends_on_more(image: Tensor, z: Tensor) -> bool:
+    """Whether a graph leads to anything that requires grad besides ``z``."""
+    seen, left = set(), [image.grad_fn]
+    while left:
+        node = left.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        leaf = getattr(node, "variable", None)
+        if leaf is not None and leaf is not z:
+            return True
+        left.extend(function for function, _ in node.next_functions)
+    return False
+
+
 def refuse_second_derivative() -> None:
     """Called in backward: whoever records it asks for a derivative of the gradient."""
     if torch.is_grad_enabled():
@@ -126,11 +143,12 @@ class _Attach(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, z: Tensor, at: Linearisation, adjoint: Callable[[Tensor], Adjoint], *inputs: Tensor
+        ctx: Any, z: list[Tensor], at: Linearisation, adjoint: Callable[[Tensor], Adjoint], *inputs: Tensor
     ) -> Tensor:
         ctx.at, ctx.adjoint = at, adjoint
         ctx.save_for_backward(*inputs)
-        return z.view_as(z)
+        # Taken out of a list, z is no argument: a returned argument would be a view, not to be changed.
+        return z.pop().detach()
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -178,4 +196,4 @@ class Gradient(metaclass=CheckedOptions):
             at = AutogradLinearisation(fn, z)
         if not any(tensor.requires_grad for tensor in at.inputs):
             return z
-        return _Attach.apply(z, at, lambda grad: self.adjoint(at, grad, record), *at.inputs)
+        return _Attach.apply([z], at, lambda grad: self.adjoint(at, grad, record), *at.inputs)

@@ -35,7 +35,8 @@ class ActivationPenalty(Penalty):
 
     Args:
         function: σ, without weights of its own; refused with the place where it fails if it is not monotone
-            or not 1-Lipschitz on a dense grid of [−10⁴, 10⁴].
+            or not 1-Lipschitz on a dense grid of [−10⁴, 10⁴]. A grid proves nothing between its points, so
+            only the functions of :data:`PROVED` allow a certificate of uniqueness.
 
     >>> ActivationPenalty(nn.Softsign()).prox(torch.tensor([[-1.0, 3.0]]))
     tensor([[-0.5000,  0.7500]])
@@ -45,6 +46,10 @@ class ActivationPenalty(Penalty):
         super().__init__()
         check_activation(function)
         self.function = function
+
+    @property
+    def convex(self) -> bool:  # type: ignore[override]
+        return type(self.function) in PROVED
 
     def prox(self, s: Float[Tensor, "batch *state"], step: float = 1.0) -> Float[Tensor, "batch *state"]:
         if step == 1:
@@ -104,6 +109,11 @@ class ActivationPenalty(Penalty):
         return "" if isinstance(self.function, nn.Module) else getattr(self.function, "__name__", "")
 
 
+PROVED = (nn.Softsign, nn.LogSigmoid, nn.Tanhshrink, nn.Hardsigmoid, nn.CELU)
+"""Modules whose slope is proved to lie in [0, 1]: 1/(1 + |s|)², sigmoid(−s), tanh²(s), 0 or 1/6, and e^{s/α}.
+Softplus is not among them: above its threshold it is replaced by the identity, which is a step down."""
+
+
 class TanhPenalty(ActivationPenalty):
     """f = ½(1 + z)log(1 + z) + ½(1 − z)log(1 − z) − ½z²: the prox is tanh. (The first two terms are the
     integral of artanh.)
@@ -111,6 +121,8 @@ class TanhPenalty(ActivationPenalty):
     >>> TanhPenalty().prox(torch.tensor([[0.0, 1.0]]))
     tensor([[0.0000, 0.7616]])
     """
+
+    convex = True
 
     def __init__(self) -> None:
         Penalty.__init__(self)
@@ -137,6 +149,8 @@ class SigmoidPenalty(ActivationPenalty):
     >>> SigmoidPenalty().prox(torch.tensor([[0.0, 1.0]]))
     tensor([[0.5000, 0.7311]])
     """
+
+    convex = True
 
     def __init__(self) -> None:
         Penalty.__init__(self)

@@ -10,14 +10,33 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from geq.error import CheckedOptions, OptionError
+from geq.error import CheckedOptions, InputError, OptionError
+
+_PAUSED: ContextVar[bool] = ContextVar("statistics_paused", default=False)
+
+
+@contextmanager
+def statistics_paused() -> Iterator[None]:
+    """Inside, layers in training mode only read their statistics: for looking at a layer."""
+    token = _PAUSED.set(True)
+    try:
+        yield
+    finally:
+        _PAUSED.reset(token)
+
+
+def statistics_wanted() -> bool:
+    """Whether a pass in training mode updates statistics: not where checkpointing repeats it in backward."""
+    return not _PAUSED.get() and torch._C._current_graph_task_id() == -1
 
 
 class GammaRule(nn.Module, metaclass=CheckedOptions):
@@ -36,6 +55,26 @@ class GammaRule(nn.Module, metaclass=CheckedOptions):
                 seen.
             observe: whether running statistics follow this batch (a training solve) or are only read.
         """
+
+    def of_batch(self, q: Float[Tensor, "batch patches"], expected: Tensor, observe: bool) -> Tensor:
+        """γ as a solve uses it: checked, and in the precision and on the device of q."""
+        gamma = self(q, expected, observe)
+        batch, patches = q.shape
+        if not isinstance(gamma, Tensor) or not (
+            gamma.dim() == 0
+            or (gamma.dim() == 2 and gamma.shape[0] in (1, batch) and gamma.shape[1] in (1, patches))
+        ):
+            came = tuple(gamma.shape) if isinstance(gamma, Tensor) else type(gamma).__name__
+            raise InputError(
+                f"{type(self).__name__} must return γ as a tensor: a number, ({batch}, 1) or "
+                f"(1, {patches}): got {came}"
+            )
+        if type(self).__module__ != __name__ and not bool((gamma >= 0).all()):
+            raise InputError(
+                f"{type(self).__name__} must return γ ≥ 0: got {float(gamma.min()):g}; "
+                "return softplus of what may be negative"
+            )
+        return gamma.to(q)
 
 
 class FixedGamma(GammaRule):

@@ -10,9 +10,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from geq.error import CheckedOptions, InputError, OptionError
-from geq.problem.certificate import WellPosedness
+from geq.problem.certificate import WellPosedness, uncertified
 from geq.problem.enclosure import QUICK, Enclosure, convolution_enclosure
-from geq.problem.operator import Conv2d, LinearMap, Operator
+from geq.problem.operator import Conv2d, LinearMap, Operator, Size, working_dtype
 from geq.problem.patch import PatchGaussian
 from geq.problem.patch_root import PatchRoot
 from geq.problem.penalty import NonNegative, Penalty, per_sample
@@ -30,11 +30,6 @@ class Context:
     def injection(self) -> Tensor:
         """v = Ux + b."""
         return self.similarity.v
-
-
-def working_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Fixed points are found in at least float32: half precision cannot resolve a useful tolerance."""
-    return torch.promote_types(dtype, torch.float32)
 
 
 def check_input(x: Tensor, expected: torch.dtype) -> None:
@@ -121,7 +116,7 @@ class HiddenProblem(nn.Module, metaclass=CheckedOptions):
         what = f"U(x), which {type(self.similarity).__name__} compares with the {counterpart},"
         self.W.check(v, self.injected_channels, what)
         v = self.W.arranged(v)
-        return Context(self.W.bind(v), self.similarity.bind(v))
+        return Context(self.W.bind(v), self.similarity.bind_as_defined(v))
 
     def check(self, x: Tensor) -> None:
         check_input(x, self.W.raw_weight.dtype)
@@ -176,24 +171,49 @@ class HiddenProblem(nn.Module, metaclass=CheckedOptions):
         return c.similarity.attention(c.W(z))
 
     @torch.no_grad()
-    def feedback_enclosure(self, budget: float = QUICK) -> Enclosure:
+    def feedback_enclosure(self, size: Size | None = None, budget: float = QUICK) -> Enclosure:
         """Bounds of the norm that the certificate rests on: ‖W‖, for patches ‖W_hᵀW‖ taken jointly.
 
         Args:
+            size: height and width of the maps, which the norm of a convolution depends on.
             budget: multiply-adds that the proof may take; see :mod:`geq.problem.enclosure`.
         """
         W, similarity = self.W, self.similarity
         if not isinstance(similarity, PatchGaussian) or not isinstance(W, Conv2d):
-            return W.norm_enclosure(budget)
+            return W.norm_enclosure(size, budget)
         root = PatchRoot.of(similarity.projection, similarity.patch, similarity.channel_split)
-        return convolution_enclosure(W.weight, *W.grid, W.padding, root, budget)
+        weight = W.full_kernel(W.effective_weight(size))
+        assert size is not None
+        return convolution_enclosure(weight, *size, W.padding, root, budget)
+
+    def unproved(self) -> str:
+        """The assumption of the certificate that cannot be checked, or ""."""
+        return (
+            uncertified(self, "well_posedness", ("inject", "score", "attraction", "gradient"))
+            or uncertified(self.W, "norm_enclosure", ("bind", "apply_weight", "apply_adjoint"))
+            or self.penalty.unproved()
+        )
 
     @torch.no_grad()
-    def well_posedness(self) -> WellPosedness:
+    def well_posedness(self, size: Size | None = None) -> WellPosedness:
+        """What the norm of the feedback proves about this problem.
+
+        Args:
+            size: height and width of the maps, which the norm of a convolution depends on.
         """
-        What the norm of the feedback proves about this problem (for convolutions: at the size of the last map
-        seen).
-        """
-        norm = self.feedback_enclosure().upper
-        bounds = self.similarity.curvature(norm)
-        return WellPosedness(norm) if bounds is None else WellPosedness(norm, *bounds)
+        reason = self.unproved()
+        return (
+            WellPosedness(reason=reason)
+            if reason
+            else self.verdict(self.feedback_enclosure(size).upper, size)
+        )
+
+    def verdict(self, norm: float, size: Size | None) -> WellPosedness:
+        """What follows where the norm of the feedback is at most ``norm``."""
+        reason = self.unproved()
+        if reason:
+            return WellPosedness(norm, size=size, reason=reason)
+        bounds = self.similarity.certified_curvature(norm)
+        if isinstance(bounds, str):
+            return WellPosedness(norm, size=size, reason=bounds)
+        return WellPosedness(norm, *bounds, size=size)

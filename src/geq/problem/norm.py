@@ -2,19 +2,22 @@
 
 The iteration converges only if the feedback W is not too strong. ``WeightNorm`` is what the papers use; it
 does not bound the operator. ``OperatorNorm`` does: it measures the true norm of the map (of the whole
-convolution at its real spatial size, not of the reshaped kernel) by power iteration.
+convolution at its real spatial size, not of the reshaped kernel).
 """
 
 from __future__ import annotations
 
+import functools
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from geq.error import CheckedOptions, OptionError
+from geq.problem.singular import generic_direction, top_direction
 
 Apply = Callable[[Tensor, Tensor], Tensor]
 """``(weight, argument) -> value``: an operator, or its adjoint, with the weight left open."""
@@ -26,6 +29,8 @@ ORDINARY = (1e-6, 1e6)
 """Largest entries of a weight between which a power iteration neither overflows nor underflows."""
 JUMP = 0.5
 """A weight that changed by more than this share since the last solve was not trained but replaced."""
+NUDGE = 0.01
+"""Share of the fixed start that is mixed into a direction before it is followed by a step."""
 
 
 class NormRule(nn.Module, metaclass=CheckedOptions):
@@ -59,26 +64,6 @@ class WeightNorm(NormRule):
         return weight * (self.gain / row_norm).view(-1, *[1] * (weight.dim() - 1))
 
 
-def top_direction(
-    weight: Tensor, apply: Apply, adjoint: Apply, start: Tensor, steps: int, tol: float = 0.0
-) -> Tensor:
-    """Unit vector near the leading right singular vector, by power iteration on AᵀA from ``start``.
-
-    Stops early once the estimated norm moves by less than ``tol`` relative to itself.
-    """
-    tiny = torch.finfo(start.dtype).tiny
-    direction = start / start.norm().clamp_min(tiny)
-    previous: Tensor | None = None
-    for _ in range(steps):
-        image = adjoint(weight, apply(weight, direction))
-        norm = image.norm()
-        direction = image / norm.clamp_min(tiny)
-        if tol and previous is not None and bool((norm - previous).abs() <= tol * norm):
-            break
-        previous = norm
-    return direction
-
-
 def ordinary_unit(weight: Tensor) -> Tensor:
     """1, or the largest entry of a weight whose squares would overflow or vanish, and the bound with them."""
     largest = weight.abs().amax()
@@ -86,23 +71,37 @@ def ordinary_unit(weight: Tensor) -> Tensor:
     return torch.where(ordinary, 1.0, largest)
 
 
-def same(one: Tensor, other: Tensor) -> bool:
-    return one.dtype == other.dtype and one.device == other.device and torch.equal(one, other)
+@dataclass(frozen=True)
+class Measured:
+    """The leading direction of a weight."""
+
+    weight: Tensor
+    direction: Tensor
+
+    def fits(self, weight: Tensor, shape: tuple[int, ...]) -> bool:
+        """Whether it is of a weight and of maps like these."""
+        return (
+            tuple(self.direction.shape) == shape
+            and self.weight.shape == weight.shape
+            and self.weight.dtype == weight.dtype
+            and self.weight.device == weight.device
+        )
 
 
 class OperatorNorm(NormRule):
     """W = V / max(1, σ/bound) with σ the operator norm of V, so that ‖W‖ ≤ bound.
 
-    A small matrix has its norm computed exactly. Otherwise, in training, σ follows the weights by one power
-    iteration per solve, from the direction of the last one (a buffer, saved with the model, so that a resumed
-    run continues exactly), and to convergence where the weights jumped. In evaluation nothing is changed: the
-    iteration runs to convergence, and its result is kept until the weights change, in whatever way. The
-    gradient flows through σ as well, with the singular vectors held fixed, which is its exact derivative.
+    A small matrix has its norm computed exactly. Otherwise, in evaluation, σ is found by iteration from a
+    fixed start and kept until the weights change, in whatever way: it is a function of the weights alone. In
+    training σ follows the weights by one power iteration per solve, from the direction of the last one, and
+    is found as in evaluation where the weights jumped. The gradient flows through σ as well, with the
+    singular vectors held fixed, which is its exact derivative.
+
+    What training remembers is no buffer: its shape is that of the maps, and averaged models copy buffers. A
+    checkpoint that must continue to the last bit saves :func:`norm_memory` beside the state dictionary.
     """
 
     MOST_STEPS = 200
-
-    direction: Tensor
 
     def __init__(self, bound: float = 0.95) -> None:
         super().__init__()
@@ -111,19 +110,15 @@ class OperatorNorm(NormRule):
                 f"the bound of an operator norm must be positive: got {bound}; the usual one is 0.95"
             )
         self.bound = float(bound)
-        self.register_buffer("direction", torch.empty(0))
-        self._settled: tuple[Tensor, Tensor, Tensor] | None = None
-        self._followed: Tensor | None = None
+        self.forget()
+
+    def forget(self) -> None:
+        self.followed: Measured | None = None
+        self._settled: Measured | None = None
+        self._generic: Tensor | None = None
 
     def adopt(self, weight: Tensor) -> None:
-        self.direction = weight.new_empty(0)
-
-    def start(self, weight: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """The remembered direction, or a fixed pseudo-random one where the size is new."""
-        if tuple(self.direction.shape) == shape:
-            return self.direction.to(weight.dtype)
-        generator = torch.Generator().manual_seed(0)
-        return torch.randn(shape, generator=generator, dtype=torch.float64).to(weight)
+        self.forget()
 
     def forward(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Tensor:
         precise = weight.to(torch.promote_types(weight.dtype, torch.float32))
@@ -136,49 +131,83 @@ class OperatorNorm(NormRule):
         return weight * self.factor(sigma).to(weight.dtype)
 
     def _measured(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Tensor:
-        """σ by power iteration."""
+        """σ by iteration."""
         # Not in inference mode: what is kept must serve a later solve that records gradients.
         with torch.inference_mode(False), torch.no_grad():
-            direction = self.find_direction(weight.detach(), apply, adjoint, shape)
+            find = self._follow if self.training else self._settle
+            direction = find(weight.detach(), apply, adjoint, shape)
         return apply(weight, direction).norm()
 
     def factor(self, sigma: Tensor) -> Tensor:
         """What a weight of norm ``sigma`` is multiplied with: a number, or one per row, as a column."""
         return (sigma / self.bound).clamp_min(1.0).reciprocal()
 
-    def find_direction(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Tensor:
-        start = self.start(weight, shape)
-        tol = 1e-13 if weight.dtype == torch.float64 else 1e-5
-        if self.training:
-            followed = not self._jumped(weight) and tuple(self.direction.shape) == shape
-            steps = 1 if followed else self.MOST_STEPS
-            # A new tensor, never an in-place change: an earlier solve's graph may still refer to the old one.
-            self.direction = top_direction(weight, apply, adjoint, start, steps, tol)
-            return self.direction
-        # Kept for these weights and this start, so that a saved and reloaded model finds the very same; by
-        # value, because an edit of weight.data leaves no other trace.
-        kept = self._settled
-        if kept is None or not (same(kept[0], weight) and same(kept[1], start)):
-            found = top_direction(weight, apply, adjoint, start, self.MOST_STEPS, tol)
-            self._settled = kept = (weight.clone(), start.clone(), found)
-        return kept[2]
+    def _follow(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Tensor:
+        """The direction in training."""
+        kept = self.followed
+        if kept is not None and kept.fits(weight, shape):
+            if torch.equal(kept.weight, weight):
+                return kept.direction  # as when a checkpointed forward pass is computed again
+            if bool((weight - kept.weight).norm() <= JUMP * kept.weight.norm()):
+                # Iterated alone, a direction that is a singular vector, not the leading one, would stay.
+                start = kept.direction + NUDGE * self._start(weight, shape)
+                image = adjoint(weight, apply(weight, start))
+                direction = image / image.norm().clamp_min(torch.finfo(image.dtype).tiny)
+                self.followed = Measured(weight.clone(), direction)
+                return direction
+        self.followed = self._found(weight, apply, adjoint, shape)
+        return self.followed.direction
 
-    def _jumped(self, weight: Tensor) -> bool:
-        """Whether the weight is another one than at the last training solve, and not the next one."""
-        before, self._followed = self._followed, weight.clone()
-        if before is None or before.shape != weight.shape or before.device != weight.device:
-            return False
-        return not bool((weight - before.to(weight.dtype)).norm() <= JUMP * before.norm())
+    def _settle(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Tensor:
+        """The direction in evaluation."""
+        kept = self._settled
+        # By value, because an edit of weight.data leaves no other trace.
+        if kept is None or not (kept.fits(weight, shape) and torch.equal(kept.weight, weight)):
+            self._settled = kept = self._found(weight, apply, adjoint, shape)
+        return kept.direction
+
+    def _found(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Measured:
+        """The direction from the fixed start, to convergence."""
+        direction = top_direction(
+            functools.partial(apply, weight),
+            functools.partial(adjoint, weight),
+            self._start(weight, shape),
+            self.MOST_STEPS,
+        )
+        return Measured(weight.clone(), direction)
+
+    def _start(self, weight: Tensor, shape: tuple[int, ...]) -> Tensor:
+        kept = self._generic
+        if kept is None or tuple(kept.shape) != shape or kept.dtype != weight.dtype:
+            self._generic = kept = generic_direction(shape, weight.dtype)
+        return kept.to(weight.device)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> OperatorNorm:
+        """Move what is remembered along with the weights."""
+        if self.followed is not None:
+            self.followed = Measured(fn(self.followed.weight), fn(self.followed.direction))
+        return super()._apply(fn, recurse)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_settled": None, "_followed": None}
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        saved = state_dict.get(prefix + "direction")
-        if saved is not None and saved.shape != self.direction.shape:
-            # Its size is known from the first solve on.
-            self.direction = self.direction.new_empty(saved.shape)
-        super()._load_from_state_dict(state_dict, prefix, *rest)
+        return {**self.__dict__, "_settled": None, "_generic": None}
 
     def extra_repr(self) -> str:
         return f"bound={self.bound}"
+
+
+def norm_memory(model: nn.Module) -> dict[str, dict[str, Tensor]]:
+    """What the norm rules of a model remember of training, by name: for a checkpoint to continue exactly."""
+    return {
+        name: {"weight": rule.followed.weight, "direction": rule.followed.direction}
+        for name, rule in model.named_modules()
+        if isinstance(rule, OperatorNorm) and rule.followed is not None
+    }
+
+
+def restore_norm_memory(model: nn.Module, memory: dict[str, dict[str, Tensor]]) -> None:
+    """The inverse of :func:`norm_memory`, for a model on the device where the memory is."""
+    for name, rule in model.named_modules():
+        if isinstance(rule, OperatorNorm):
+            rule.forget()
+            if name in memory:
+                rule.followed = Measured(**memory[name])

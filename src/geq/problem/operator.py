@@ -21,8 +21,21 @@ from geq.error import CheckedOptions, InputError, OptionError
 from geq.problem.enclosure import QUICK, Enclosure, convolution_enclosure, matrix_enclosure
 from geq.problem.norm import NoNorm, NormRule, OperatorNorm
 
+Size = tuple[int, int]
+"""Height and width of maps."""
+
 CHANNELS_LAST_SIDE = 4
 """Maps of at least this side are kept with their channels last in memory (on a CPU)."""
+
+
+def size_of(maps: Any) -> Size | None:
+    """Height and width of a batch of maps; None for vectors."""
+    return (maps.shape[2], maps.shape[3]) if isinstance(maps, Tensor) and maps.dim() == 4 else None
+
+
+def working_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Fixed points are found in at least float32: half precision cannot resolve a useful tolerance."""
+    return torch.promote_types(dtype, torch.float32)
 
 
 @dataclass(frozen=True)
@@ -120,20 +133,25 @@ class Operator(nn.Module, metaclass=CheckedOptions):
         return self.bind(y).adjoint(y)
 
     @abstractmethod
-    def norm_enclosure(self, budget: float = QUICK) -> Enclosure:
-        """Bounds of ‖A‖ from both sides, for the effective weight (and the size of the last map seen).
+    def like_maps(self, size: Size | None) -> Tensor:
+        """Something on the grid and in the precision of the maps of a solve."""
+
+    def effective_weight(self, size: Size | None = None) -> Tensor:
+        """The weight that a solve uses, after the norm rule and in the precision of a solve.
 
         Args:
+            size: height and width of the maps, which the norm of a convolution depends on.
+        """
+        return self.bind(self.like_maps(size)).weight
+
+    @abstractmethod
+    def norm_enclosure(self, size: Size | None = None, budget: float = QUICK) -> Enclosure:
+        """Bounds of ‖A‖ from both sides, for the effective weight.
+
+        Args:
+            size: height and width of the maps, which the norm of a convolution depends on.
             budget: multiply-adds that the upper bound may take; see :mod:`geq.problem.enclosure`.
         """
-
-    @torch.no_grad()
-    def norm_upper_bound(self) -> Tensor:
-        """A number that ‖A‖ does not exceed: the upper end of :meth:`norm_enclosure`."""
-        raw = self.raw_weight
-        return raw.new_tensor(
-            self.norm_enclosure().upper, dtype=torch.promote_types(raw.dtype, torch.float32)
-        )
 
 
 class Dense(Operator):
@@ -162,8 +180,11 @@ class Dense(Operator):
 
     @property
     def weight(self) -> Float[Tensor, "out in"]:
-        """The effective weight, after the norm rule."""
-        return self.bind(self.raw_weight).weight
+        """The effective weight, which does not depend on a size here."""
+        return self.effective_weight()
+
+    def like_maps(self, size: Size | None) -> Tensor:
+        return self.raw_weight.detach().to(working_dtype(self.raw_weight.dtype))
 
     def apply_weight(self, weight: Tensor, z: Tensor, bias: Tensor | None = None) -> Tensor:
         return F.linear(z, weight, bias)
@@ -181,8 +202,8 @@ class Dense(Operator):
         if x.dim() < 2 or x.shape[-1] != channels:
             raise InputError(f"{what} must be (batch, …, {channels}): got {tuple(x.shape)}")
 
-    def norm_enclosure(self, budget: float = QUICK) -> Enclosure:
-        return matrix_enclosure(self.weight)
+    def norm_enclosure(self, size: Size | None = None, budget: float = QUICK) -> Enclosure:
+        return matrix_enclosure(self.effective_weight())
 
     def extra_repr(self) -> str:
         return f"{self.in_channels}, {self.out_channels}, bias={self.bias is not None}"
@@ -220,7 +241,6 @@ class Conv2d(Operator):
         super().__init__(torch.empty(out_channels, in_channels, kernel_size, kernel_size), bias, norm)
         self.in_channels, self.out_channels, self.padding = in_channels, out_channels, padding
         self.margin = kernel_size // 2
-        self._grid = (8, 8)
 
     def check_options(self, in_channels: int, out_channels: int, kernel_size: int, padding: str) -> None:
         if in_channels < 1 or out_channels < 1:
@@ -232,25 +252,16 @@ class Conv2d(Operator):
         if padding not in self.PADDINGS:
             raise OptionError(f"padding must be one of {', '.join(self.PADDINGS)}: got {padding!r}")
 
-    @property
-    def grid(self) -> tuple[int, int]:
-        """Height and width of the last map seen, or of those that loaded weights saw (at first 8×8)."""
-        return self._grid
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        # A certificate holds for one size of maps; the norm rule's direction is such a map.
-        direction = state_dict.get(f"{prefix}norm.direction")
-        if direction is not None and direction.dim() == 4 and direction.numel():
-            self._grid = (int(direction.shape[-2]), int(direction.shape[-1]))
-        super()._load_from_state_dict(state_dict, prefix, *rest)
-
-    @property
-    def weight(self) -> Float[Tensor, "out in k k"]:
-        """The effective weight, after the norm rule, at the size of the last map seen (at first 8×8)."""
-        return self.bind(self.raw_weight.new_empty(1, 1, *self._grid)).weight
+    def like_maps(self, size: Size | None) -> Tensor:
+        """An empty map of a size, in the precision of a solve."""
+        if size is None:
+            raise OptionError(
+                "the norm of a convolution depends on the size of its maps: give it, for instance "
+                "well_posedness((8, 8)) for maps of 8×8"
+            )
+        return self.raw_weight.new_empty(1, 1, *size, dtype=working_dtype(self.raw_weight.dtype))
 
     def bind(self, like: Tensor) -> LinearMap:
-        self._grid = (int(like.shape[-2]), int(like.shape[-1]))
         bound = super().bind(like)
         # A weight in another order than the maps would be reordered in every convolution.
         if like.is_contiguous(memory_format=torch.channels_last) and not like.is_contiguous():
@@ -298,9 +309,15 @@ class Conv2d(Operator):
                 f"{2 * self.margin + 1}: got {tuple(x.shape[-2:])}"
             )
 
-    def norm_enclosure(self, budget: float = QUICK) -> Enclosure:
+    def norm_enclosure(self, size: Size | None = None, budget: float = QUICK) -> Enclosure:
         """On small maps a tenth of a percent wide, and narrower for circular padding."""
-        return convolution_enclosure(self.weight, *self._grid, self.padding, budget=budget)
+        weight = self.full_kernel(self.effective_weight(size))
+        assert size is not None
+        return convolution_enclosure(weight, *size, self.padding, budget=budget)
+
+    def full_kernel(self, weight: Tensor) -> Float[Tensor, "out in k k"]:
+        """The kernel of the convolution that a weight stands for."""
+        return weight
 
     def extra_repr(self) -> str:
         kernel = 2 * self.margin + 1

@@ -105,7 +105,7 @@ class BoundPatchGaussian(BoundRadial):
         projection = similarity.projection.to(v.dtype)
         self.gram = projection @ projection.t()
         q = self.distances(torch.zeros_like(v))
-        self.gamma = similarity.gamma(q, self.gram.diagonal().sum(), observe)
+        self.gamma = similarity.gamma.of_batch(q, self.gram.diagonal().sum(), observe)
 
     def cut(self, u: Tensor) -> tuple[Tensor, Tensor]:
         """Patches d of v − u and dG."""
@@ -122,7 +122,7 @@ class BoundPatchGaussian(BoundRadial):
         return (d * projected).sum(-1).flatten(1)
 
     def grad(self, u: Tensor) -> Tensor:
-        if patch_kernel.usable(self.v, len(self.gram)):
+        if patch_kernel.usable(self.v, u, len(self.gram)):
             return self.fused(u)[0]
         d, projected = self.cut(u)
         gamma = self.gamma_of(d).unsqueeze(-1)
@@ -141,7 +141,7 @@ class BoundPatchGaussian(BoundRadial):
         return self.v, self.gram, self.gamma
 
     def product(self, u: Tensor, q: Tensor) -> Tensor:
-        if patch_kernel.usable(self.v, len(self.gram)):
+        if patch_kernel.usable(self.v, u, len(self.gram)):
             return self.fused(u, q)[0].neg_()
         sizes = self.similarity.patch, self.similarity.channel_split
         d, projected = self.cut(u)
@@ -152,7 +152,7 @@ class BoundPatchGaussian(BoundRadial):
         return from_patches(weight * (2 * gamma * along * projected - cut @ self.gram), *sizes)
 
     def pull_back(self, u: Tensor, y: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        if patch_kernel.usable(self.v, len(self.gram)):
+        if patch_kernel.usable(self.v, u, len(self.gram)):
             in_v, value, in_gram, in_gamma = self.fused(u, y, gradients=True)
             return value, (in_v, in_gram, self.reduced(in_gamma))
         sizes = self.similarity.patch, self.similarity.channel_split

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from geq.cache import user_cache
+from geq.error import InputError
 
 SOURCE = Path(__file__).with_name("patch_kernel.c")
 FLAGS = ("-O3", "-march=native", "-std=c11", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math")
@@ -45,7 +46,7 @@ class Geometry(ctypes.Structure):
 def cpu_features() -> str:
     """What ``-march=native`` depends on, so that a shared home folder serves different machines."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor()
     return next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
@@ -58,7 +59,9 @@ def load() -> ctypes.CDLL | None:
     if os.environ.get("GEQ_COMPILE") == "0" or compiler is None:
         return None
     flags = (*FLAGS, "-fopenmp" if shares_openmp() else "-fopenmp-simd")
-    key = "\n".join([SOURCE.read_text(), *flags, compiler, cpu_features(), platform.machine()])
+    key = "\n".join(
+        [SOURCE.read_text(encoding="utf-8"), *flags, compiler, cpu_features(), platform.machine()]
+    )
     name = f"patch-{hashlib.sha256(key.encode()).hexdigest()[:20]}.so"
     try:
         folder = user_cache() / "geq" / "kernel"
@@ -103,10 +106,14 @@ def compiled(compiler: str, flags: tuple[str, ...], library: Path) -> bool:
         Path(part).unlink(missing_ok=True)
 
 
-def usable(v: Tensor, entries: int) -> bool:
+def usable(v: Tensor, u: Tensor, entries: int) -> bool:
+    """Whether the compiled form can take these maps; others go through the plain formula."""
     return (
         v.device.type == "cpu"
         and v.dtype in (torch.float32, torch.float64)
+        and u.shape == v.shape
+        and u.dtype == v.dtype
+        and u.device == v.device
         and entries <= LIMIT
         and v.numel() > 0
         and not torch.is_grad_enabled()
@@ -123,6 +130,35 @@ def geometry(maps: Tensor, patch: int, split: int, gamma: Tensor) -> Geometry:
 def in_layout_of(maps: Tensor, like: Tensor) -> Tensor:
     """``maps`` with the strides of ``like``, copied only if they differ."""
     return maps if maps.stride() == like.stride() else torch.empty_like(like).copy_(maps)
+
+
+def check(
+    v: Tensor, u: Tensor, gram: Tensor, gamma: Tensor, patch: int, split: int, direction: Tensor | None
+) -> None:
+    """Refuse whatever the compiled code would read beyond, or read as numbers of another type."""
+    batch, channels, height, width = v.shape
+    entries = split * patch**2
+    fits = channels % split == height % patch == width % patch == 0
+    patches = (channels // split) * (height // patch) * (width // patch)
+    numbers = gamma.dim() == 0 or (
+        gamma.dim() == 2 and gamma.shape[0] in (1, batch) and gamma.shape[1] in (1, patches)
+    )
+    others = [tensor for tensor in (u, direction) if tensor is not None]
+    given = [v, gram, gamma, *others]
+    if not (
+        fits
+        and 0 < entries <= LIMIT
+        and numbers
+        and tuple(gram.shape) == (entries, entries)
+        and all(tensor.shape == v.shape for tensor in others)
+        and v.dtype in (torch.float32, torch.float64)
+        and all(tensor.dtype == v.dtype and tensor.device.type == "cpu" for tensor in given)
+    ):
+        shapes = ", ".join(f"{tuple(t.shape)} {t.dtype} {t.device}" for t in given)
+        raise InputError(
+            f"maps, Gram matrix ({entries}×{entries}) and γ of the patch kernel must fit each other, with "
+            f"numbers of one type: got {shapes} for patches of {split}×{patch}×{patch}"
+        )
 
 
 @functools.cache
@@ -149,6 +185,7 @@ def run(
     """
     library = load()
     assert library is not None
+    check(v, u, gram, gamma, patch, split, direction)
     if not (v.is_contiguous() or v.is_contiguous(memory_format=torch.channels_last)):
         v = v.contiguous()
     u = in_layout_of(u, v)

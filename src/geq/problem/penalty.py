@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from geq.error import CheckedOptions, OptionError
+from geq.problem.certificate import uncertified
 
 
 def per_sample(values: Float[Tensor, "batch *state"]) -> Float[Tensor, " batch"]:
@@ -25,8 +26,20 @@ def per_sample(values: Float[Tensor, "batch *state"]) -> Float[Tensor, " batch"]
 class Penalty(nn.Module, metaclass=CheckedOptions):
     """Base class: a convex, separable f. Subclasses give ``cost``, ``prox`` and ``slope``.
 
-    One without ``primitive`` may give ``value`` instead of ``cost``.
+    One without ``primitive`` may give ``value`` instead of ``cost``. A certificate of uniqueness rests on the
+    convexity of f, which nobody can see from a ``prox``: a subclass of which it is proved says so with
+    ``convex = True``.
     """
+
+    convex: bool = False
+    """Whether f is proved to be convex, so that ``prox`` is monotone and 1-Lipschitz."""
+
+    def unproved(self) -> str:
+        """Why the convexity of f is not proved, or ""."""
+        replaced = uncertified(self, "convex", ("prox", "prox_", "cost", "value"))
+        if replaced or self.convex:
+            return replaced
+        return f"the activation of {type(self).__name__} is not proved to be monotone and 1-Lipschitz"
 
     def cost(self, z: Float[Tensor, "*state"]) -> Float[Tensor, "*state"]:
         """f of every entry."""
@@ -68,6 +81,8 @@ class NoPenalty(Penalty):
     tensor([[-1.,  2.]])
     """
 
+    convex = True
+
     def cost(self, z: Float[Tensor, "*state"]) -> Float[Tensor, "*state"]:
         return torch.zeros_like(z)
 
@@ -84,6 +99,8 @@ class Box(Penalty):
     >>> Box(0.0, 1.0).prox(torch.tensor([[-1.0, 0.5, 2.0]]))
     tensor([[0.0000, 0.5000, 1.0000]])
     """
+
+    convex = True
 
     def __init__(self, low: float, high: float) -> None:
         super().__init__()
@@ -138,6 +155,8 @@ class ElasticNet(Penalty):
     tensor([[-1.,  0.,  1.]])
     """
 
+    convex = True
+
     def __init__(self, l1: float, l2: float) -> None:
         super().__init__()
         if not (l1 >= 0 and l2 >= 0):
@@ -177,6 +196,8 @@ class LeakyPenalty(Penalty):
     >>> LeakyPenalty(0.1).prox(torch.tensor([[-1.0, 2.0]]))
     tensor([[-0.1000,  2.0000]])
     """
+
+    convex = True
 
     def __init__(self, negative_slope: float = 0.01) -> None:
         super().__init__()

@@ -7,9 +7,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from geq.problem.enclosure import ROUNDING
+from geq.problem.enclosure import QUICK, ROUNDING, Enclosure
 from geq.problem.norm import NormRule
-from geq.problem.operator import Conv2d, Operator
+from geq.problem.operator import Conv2d, Operator, Size
 from geq.problem.symbol import wrapped
 
 
@@ -51,7 +51,6 @@ class Separable2d(Conv2d):
         self.bias = nn.Parameter(weight.new_zeros(out_channels)) if bias else None
         self.in_channels, self.out_channels, self.padding = in_channels, out_channels, padding
         self.margin = kernel_size // 2
-        self._grid = (8, 8)
 
     def parts(
         self, weight: Float[Tensor, "rows in 1 1"]
@@ -61,10 +60,8 @@ class Separable2d(Conv2d):
         taps = F.normalize(weight[self.out_channels :, :, 0, 0].t(), dim=1)
         return weight[: self.out_channels], taps.reshape(self.in_channels, 1, side, side)
 
-    @property
-    def weight(self) -> Float[Tensor, "out in k k"]:
-        """The kernel of the same convolution written in full, at the size of the last map seen."""
-        pointwise, depthwise = self.parts(self.bind(self.raw_weight.new_empty(1, 1, *self._grid)).weight)
+    def full_kernel(self, weight: Float[Tensor, "rows in 1 1"]) -> Float[Tensor, "out in k k"]:
+        pointwise, depthwise = self.parts(weight)
         return pointwise * depthwise.transpose(0, 1)
 
     def apply_weight(self, weight: Tensor, z: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -97,13 +94,15 @@ class Separable2d(Conv2d):
         return gradient
 
     @torch.no_grad()
-    def norm_upper_bound(self) -> Tensor:
+    def norm_enclosure(self, size: Size | None = None, budget: float = QUICK) -> Enclosure:
         """As of :class:`~geq.Conv2d`; for a large operator ‖P‖·‖D‖, which takes no time but may be loose."""
+        weight = self.effective_weight(size)
+        assert size is not None
         wider = 2 * self.margin if self.padding == "zeros" else 0
-        height, width = (side + wider for side in self._grid)
+        height, width = (side + wider for side in size)
         if self.in_channels * self.out_channels * height * width <= self.EXACT_NORM_SIZE:
-            return super().norm_upper_bound()
-        weight = self.bind(self.raw_weight.new_empty(1, 1, *self._grid)).weight
-        pointwise, depthwise = self.parts(weight.to(torch.promote_types(weight.dtype, torch.float32)))
+            return super().norm_enclosure(size, budget)
+        pointwise, depthwise = self.parts(weight)
         symbol = torch.fft.rfft2(wrapped(depthwise, height, width))
-        return (1 + ROUNDING) * torch.linalg.matrix_norm(pointwise[:, :, 0, 0], 2) * symbol.abs().max()
+        upper = (1 + ROUNDING) * torch.linalg.matrix_norm(pointwise[:, :, 0, 0], 2) * symbol.abs().max()
+        return Enclosure(0.0, float(upper), "Fourier")

@@ -22,7 +22,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from geq.error import CheckedOptions, GradientError, InputError, OptionError
-from geq.problem.gamma import FixedGamma, GammaRule, as_gamma_rule
+from geq.problem.certificate import uncertified
+from geq.problem.gamma import FixedGamma, GammaRule, ZeroGamma, as_gamma_rule, statistics_wanted
 from geq.problem.penalty import per_sample
 
 PEAK_CURVATURE = 2.0 * math.exp(-1.5)
@@ -30,6 +31,10 @@ PEAK_CURVATURE = 2.0 * math.exp(-1.5)
 Largest eigenvalue of the Hessian of (1/2γ)e^{−γ‖d‖²} in d: max over t of e^{−t}(2t − 1), reached at t = γ‖d‖²
 = 3/2.
 """
+
+
+CLOSED_FORMS = ("grad", "slope", "bind", "bind_observing")
+"""Methods that know the gradient of ``value`` without deriving it."""
 
 
 class Similarity(nn.Module, metaclass=CheckedOptions):
@@ -61,12 +66,33 @@ class Similarity(nn.Module, metaclass=CheckedOptions):
         """What a solve uses: v fixed, and everything that depends on v or the weights computed once."""
         return BoundSimilarity(self, v)
 
+    def bind_as_defined(self, v: Float[Tensor, "batch *map"]) -> BoundSimilarity:
+        """:meth:`bind`, except for a subclass with a ``value`` of its own that inherits closed forms of
+        another: its gradient is derived.
+        """
+        return BoundSimilarity(self, v) if self.inherits_closed_form() else self.bind(v)
+
+    def inherits_closed_form(self) -> bool:
+        """Whether ``value`` is defined below the closed forms of its gradient, which are of another one."""
+        kinds = [
+            kind for kind in type(self).__mro__ if issubclass(kind, Similarity) and kind is not Similarity
+        ]
+        nearest = next((kind for kind in kinds if not vars(kind).keys().isdisjoint(CLOSED_FORMS)), None)
+        return nearest is not None and any("value" in vars(kind) for kind in kinds[: kinds.index(nearest)])
+
     def check(self, shape: tuple[int, ...]) -> None:
         """Refuse maps (without batch axis) that this similarity cannot take."""
 
     def curvature(self, feedback_norm: float) -> tuple[float, float] | None:
         """Bounds on the eigenvalues of ∇²S in z where ‖W‖ ≤ ``feedback_norm``; None where none is known."""
         return None
+
+    def certified_curvature(self, feedback_norm: float) -> tuple[float, float] | str:
+        """:meth:`curvature`, or why there is none."""
+        bounds = self.curvature(feedback_norm)
+        if bounds is None:
+            return "no bound is known for this kernel"
+        return uncertified(self, "curvature", ("value", *CLOSED_FORMS)) or bounds
 
 
 class BoundSimilarity:
@@ -86,7 +112,7 @@ class BoundSimilarity:
 
     def grad(self, u: Tensor) -> Tensor:
         # The check of `value` is worth having only where `grad` goes through it.
-        if type(self.similarity).grad is Similarity.grad:
+        if type(self.similarity).grad is Similarity.grad or self.similarity.inherits_closed_form():
             return derivative(self.value, u)
         return self.similarity.grad(u, self.v)
 
@@ -226,7 +252,7 @@ class RadialSimilarity(Similarity):
     gamma: GammaRule
 
     def bind(self, v: Float[Tensor, "batch *map"]) -> BoundRadial:
-        return self.bind_observing(v, observe=self.training and torch.is_grad_enabled())
+        return self.bind_observing(v, observe=self.training and statistics_wanted())
 
     @abstractmethod
     def bind_observing(self, v: Tensor, observe: bool) -> BoundRadial: ...
@@ -242,7 +268,7 @@ class RadialSimilarity(Similarity):
         return self.bind_observing(v, observe=False).grad(u)
 
     def curvature(self, feedback_norm: float) -> tuple[float, float] | None:
-        flat = isinstance(self.gamma, FixedGamma) and self.gamma.value == 0
+        flat = type(self.gamma) in (FixedGamma, ZeroGamma) and self.gamma.value == 0
         return -(feedback_norm**2), 0.0 if flat else PEAK_CURVATURE * feedback_norm**2
 
 
@@ -309,7 +335,7 @@ class BoundGaussian(BoundRadial):
     def __init__(self, similarity: Gaussian, v: Tensor, observe: bool) -> None:
         super().__init__(similarity, v)
         expected = v.new_tensor(float(math.prod(v.shape[1:])))
-        self.gamma = similarity.gamma(per_sample(v.square()).unsqueeze(1), expected, observe)
+        self.gamma = similarity.gamma.of_batch(per_sample(v.square()).unsqueeze(1), expected, observe)
 
     def distances(self, u: Tensor) -> Tensor:
         return per_sample((self.v - u).square()).unsqueeze(1)

@@ -55,9 +55,17 @@ def check_range(owner: object, name: str, value: float, low: float, high: float)
         raise OptionError(f"{type(owner).__name__}: {name} must lie in ({low:g}, {high:g}]: got {value!r}")
 
 
+MOST_MEMORY = 1000
+"""States that a solver may keep: the inner products take the square of it for each sample."""
+
+
 def check_memory(owner: object, value: int) -> None:
-    """Refuse a memory that is not a positive whole number."""
+    """Refuse a memory that is not a positive whole number, or too large to be held."""
     if not isinstance(value, int) or value < 1:
         raise OptionError(
             f"{type(owner).__name__}: memory must be a whole number of at least 1: got {value!r}; 5 is usual"
+        )
+    if value > MOST_MEMORY:
+        raise OptionError(
+            f"{type(owner).__name__}: memory must be at most {MOST_MEMORY}: got {value}; 5 is usual"
         )

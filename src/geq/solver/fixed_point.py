@@ -86,6 +86,7 @@ def fixed_point(
 
     packing = Packing.of(z0)
     z = packing.pack(z0).detach()
+    start = z.data_ptr()
     del z0  # a caller that does not keep the start need not pay for it during the solve
     progress = _Progress(z, tol, abs_tol, trace)
     memory: Any = None
@@ -109,6 +110,8 @@ def fixed_point(
             z = progress.hold(z)
             del state, image, fz, residual  # before the next ones are made
 
+    if progress.best.data_ptr() == start:
+        progress.best = progress.best.clone()  # a start that was good enough stays the caller's own memory
     solution = progress.solution(packing)
     if solution.status is not Status.CONVERGED and on_failure != "ignore":
         message = _failure(solution, solver, tol)
