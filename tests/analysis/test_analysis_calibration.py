@@ -39,7 +39,7 @@ def test_what_is_observed_is_what_the_layers_say(digits: RunFolder) -> None:
     test = subject.labelled("test").subset(range(30))
     loader = evaluation_loader(test, batch_size=8, statistics=digits.data().statistics)
     seen = observe(subject.model, loader)
-    images = next(iter(evaluation_loader(test, batch_size=30)))[0]
+    images = next(iter(evaluation_loader(test, statistics=test.statistics, batch_size=30)))[0]
     model = subject.model
     with torch.no_grad():
         torch.testing.assert_close(seen.logits, model(images).double(), rtol=1e-4, atol=1e-4)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 import geq
 import random_layers
@@ -24,6 +25,7 @@ from geq.analysis.norm import input_map, layer_norms
 from geq.analysis.precise import in_double
 from geq.analysis.subject import equilibria, inputs, solved_tightly
 from geq.model.registry import create_model
+from geq.problem.operator import Size
 from geq.problem.similarity import PEAK_CURVATURE
 from hidden_problems import hessian_of_score, matrix_of
 from random_layers import Recipe
@@ -36,8 +38,8 @@ def test_the_true_distance_never_exceeds_the_certified_one(recipe: Recipe, off: 
     """At random states, not only near solutions; and also where plain iteration is not certified."""
     case = recipe.build()
     layer, x = case.layer, case.x
-    layer.cell.inject(x)
-    certificate = certify(layer.problem, layer_norms(layer.problem))
+    size = layer.map_size(x)
+    certificate = certify(layer.problem, layer_norms(layer.problem, size), size)
     assert certificate.unique
     exact = geq.Equilibrium(layer.cell, geq.Anderson(), tol=1e-12, max_steps=5000, on_failure="ignore")
     solution = exact.eval().solve(x)
@@ -57,7 +59,7 @@ def test_the_eigenvalues_of_the_hessian_lie_where_the_certificate_says(recipe: R
     problem = case.layer.problem
     x = case.x[:1]
     c = problem.inject(x)
-    norm = layer_norms(problem).feedback.upper
+    norm = layer_norms(problem, case.layer.map_size(x)).feedback.upper
     z = torch.rand_like(problem.initial_state(c)) * x.abs().mean()
     values = torch.linalg.eigvalsh(hessian_of_score(problem, z, c))
     assert values[0] >= -(norm**2) - 1e-9
@@ -83,8 +85,8 @@ def test_the_range_of_eigenvalues_is_reached() -> None:
 def test_plain_iteration_is_as_fast_as_proved(recipe: Recipe) -> None:
     case = recipe.build()
     layer, x = case.layer, case.x
-    layer.cell.inject(x)
-    certificate = certify(layer.problem, layer_norms(layer.problem))
+    size = layer.map_size(x)
+    certificate = certify(layer.problem, layer_norms(layer.problem, size), size)
     rate = contraction_rate(layer.cell, certificate)
     assert rate is not None
     fn = layer.cell.at(layer.cell.inject(x))
@@ -167,7 +169,7 @@ def test_the_input_map_is_what_the_layer_injects() -> None:
     U = layer.problem.U
     U.norm.running_mean.normal_()
     x = torch.randn(2, 3, 4, 4, dtype=torch.float64)
-    found = input_map(U)
+    found = input_map(U, (4, 4))
     assert found is not None
     expected = torch.nn.functional.conv2d(x, found.weight, found.bias, padding=1)
     torch.testing.assert_close(U(x), expected)
@@ -178,7 +180,7 @@ def test_the_input_map_is_what_the_layer_injects() -> None:
     assert norm.lower <= exact * (1 + 1e-9)
     assert exact <= norm.upper <= 1.003 * exact
     assert found.bias_norm == pytest.approx(found.bias.norm().item() * 4)
-    assert input_map(torch.nn.ReLU()) is None
+    assert input_map(torch.nn.ReLU(), (4, 4)) is None
 
 
 def test_the_measured_rate_of_a_known_iteration() -> None:
@@ -193,17 +195,25 @@ def test_the_measured_rate_of_a_known_iteration() -> None:
     assert measured_rate(solution) == pytest.approx(0.5, abs=0.01)
 
 
+def effective_weights(model: geq.Network, sizes: dict[str, Size | None]) -> list[Tensor]:
+    return [
+        operator.effective_weight(sizes[name]).clone()
+        for name, layer in model.equilibria().items()
+        for operator in layer.modules()
+        if isinstance(operator, geq.Conv2d)
+    ]
+
+
 @pytest.mark.parametrize("name", ["geq_tiny", "mopteq_tiny", "mon_tiny"])
 def test_a_network_in_double_precision_computes_the_same(name: str) -> None:
     model = create_model(name).eval()
     images = torch.randn(3, *model.input_shape)
     with torch.no_grad():
         expected = model(images)
-        weights = [m.weight.clone() for m in model.modules() if isinstance(m, geq.Conv2d)]
+        sizes = model.map_sizes()
+        weights = effective_weights(model, sizes)
         precise = in_double(model)
         torch.testing.assert_close(precise(images.double()).float(), expected, atol=1e-3, rtol=1e-2)
-        for weight, operator in zip(
-            weights, [m for m in precise.modules() if isinstance(m, geq.Conv2d)], strict=True
-        ):
-            assert operator.weight.dtype == torch.float64
-            torch.testing.assert_close(operator.weight.float(), weight, rtol=1e-5, atol=1e-7)
+        for weight, converted in zip(weights, effective_weights(precise, sizes), strict=True):
+            assert converted.dtype == torch.float64
+            torch.testing.assert_close(converted.float(), weight, rtol=1e-5, atol=1e-7)

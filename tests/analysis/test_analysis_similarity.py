@@ -27,6 +27,7 @@ from geq.analysis.similarity import (
     weighted_square,
 )
 from geq.problem import Context
+from geq.problem.operator import size_of
 from hidden_problems import conv, maps
 
 INPUTS, FEATURES, STATE = 4, 6, 6
@@ -181,13 +182,12 @@ def test_remark_3_needs_gamma() -> None:
 def test_on_convolutions(kernel: str, padding: str) -> None:
     problem = conv(kernel, padding)
     x = maps(2)
-    problem.inject(x)
-    U = input_map(problem.U)
+    U = input_map(problem.U, size_of(x))
     assert U is not None
     seen = columns(x[0], U.operator)
     value = (seen @ U.weight.flatten(1).T).T.reshape(-1, *x.shape[2:])
     torch.testing.assert_close(value, problem.U(x)[0] - problem.U(torch.zeros_like(x))[0])
-    found = analyse_pair(problem, U, (x[0], x[1]), layer_norms(problem), 40, 0)
+    found = analyse_pair(problem, U, (x[0], x[1]), layer_norms(problem, size_of(x)), 40, 0)
     assert found["bounds"]["corrected"]["verdict"] == "holds"
     assert found["kappa"] > 0
 

@@ -47,7 +47,7 @@ def test_the_objective_is_lowest_at_the_equilibrium(
 ) -> None:
     layer = layer.double().eval()
     x = torch.randn(1, 3, 8, 8, dtype=torch.float64)
-    found = trace(layer, x, layer.well_posedness())
+    found = trace(layer, x, layer.well_posedness(layer.map_size(x)))
     plane = plane_of(found.equilibrium, found.plain.points)
     monkeypatch.setattr("geq.analysis.landscape.CHUNK", 10 * 16 * 8 * 8)  # several chunks, the last not full
     around = landscape(layer, x, plane, found.plain.points, resolution=7)

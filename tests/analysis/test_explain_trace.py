@@ -65,7 +65,7 @@ def test_promises_are_kept(make: object, seed: int) -> None:
     layer.tol = 1e-8
     with torch.no_grad():
         layer.cell.inject(x)
-    found = trace(layer, x, layer.well_posedness())
+    found = trace(layer, x, layer.well_posedness(layer.map_size(x)))
     promised = found.promised()
     assert found.rate is not None
     assert promised is not None
@@ -81,7 +81,7 @@ def test_promises_are_kept(make: object, seed: int) -> None:
 
 def test_the_equilibrium_is_exact() -> None:
     layer, x = GEQ2d(3, 16).double().eval(), one_input()
-    found = trace(layer, x, layer.well_posedness())
+    found = trace(layer, x, layer.well_posedness(layer.map_size(x)))
     z = found.equilibrium.view(1, 16, 8, 8)
     residual = (layer.cell(z, layer.cell.inject(x)) - z).norm()
     assert residual <= 1e-9 * found.norm
@@ -93,7 +93,7 @@ def test_no_promise_without_a_small_norm() -> None:
     with torch.no_grad():  # weights at the bound
         layer.problem.W.raw_weight.mul_(20)
         layer.cell.inject(x)
-    certificate = layer.well_posedness()
+    certificate = layer.well_posedness(layer.map_size(x))
     assert certificate.lower is not None
     assert certificate.lower < -1
     found = trace(layer, x, certificate)
@@ -106,7 +106,7 @@ def test_joint_states_have_residuals_but_no_energy() -> None:
     model = create_model("mdeq_tiny").double().eval()
     layer: Equilibrium = model.equilibria()["equilibrium"]
     x = model.inputs_of_equilibria(torch.randn(1, 1, 8, 8, dtype=torch.float64))["equilibrium"]
-    found = trace(layer, x, layer.well_posedness())
+    found = trace(layer, x, layer.well_posedness(layer.map_size(x)))
     assert found.energy is None
     assert found.own.energy is None
     assert found.own.points.shape[1] == 8 * 8 * 8 + 8 * 4 * 4
@@ -116,4 +116,4 @@ def test_joint_states_have_residuals_but_no_energy() -> None:
 def test_one_input_at_a_time() -> None:
     layer = GEQ2d(3, 16).double().eval()
     with pytest.raises(InputError, match="one input at a time: got 2"):
-        trace(layer, torch.randn(2, 3, 8, 8, dtype=torch.float64), layer.well_posedness())
+        trace(layer, torch.randn(2, 3, 8, 8, dtype=torch.float64), layer.well_posedness((8, 8)))

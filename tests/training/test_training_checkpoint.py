@@ -21,13 +21,14 @@ import torch
 
 from geq.durable import explained_write_errors, remove_leftovers, write_durably
 from geq.error import CheckpointError
-from geq.training.checkpoint import Checkpoint, random_state, restore_random_state
+from geq.training.checkpoint import FORMAT, Checkpoint, random_state, restore_random_state
 
 
 def example() -> Checkpoint:
     return Checkpoint(
         position={"epoch": 1, "batch": 2, "step": 3},
         model={"weight": torch.arange(6.0).reshape(2, 3)},
+        norms={"W.norm": {"weight": torch.ones(2, 3), "direction": torch.ones(1, 3)}},
         optimizer={
             "state": {0: {"momentum_buffer": torch.ones(2)}},
             "param_groups": [{"lr": 0.1, "params": [0]}],
@@ -176,7 +177,7 @@ def test_each_process_goes_on_with_its_own(tmp_path: Path) -> None:
 def write(path: Path, values: dict[str, Any]) -> None:
     """As a checkpoint is written, whatever it holds."""
     buffer = io.BytesIO()
-    torch.save({"format": 1, **values}, buffer)
+    torch.save({"format": FORMAT, **values}, buffer)
     content = buffer.getvalue()
     path.write_bytes(content + hashlib.sha256(content).digest())
 

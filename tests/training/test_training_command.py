@@ -129,8 +129,9 @@ def test_evaluate_names_what_is_wrong(trained: RunFolder, capsys: pytest.Capture
 
 def test_evaluate_refuses_data_with_more_classes() -> None:
     model = create_model("dnn_tiny", num_classes=3)
+    digits = open_split(TrainOptions(), "test")
     with pytest.raises(InputError, match="knows 3 classes; digits has 10"):
-        evaluate(model, evaluation_loader(open_split(TrainOptions(), "test")))
+        evaluate(model, evaluation_loader(digits, statistics=digits.statistics))
 
 
 def test_predict(trained: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

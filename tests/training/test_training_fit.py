@@ -142,6 +142,7 @@ def test_resuming_without_a_checkpoint_begins_again(small: Small) -> None:
     whole = finished(train(small(name="whole")))
     options = small(name="killed")
     folder = RunFolder.create(options)
+    folder.write_fingerprints(whole.folder.fingerprints())
     folder.describe(options, whole.folder.environment(), whole.folder.data())
     assert weights(finished(resume(folder)).folder) == weights(whole.folder)
 
@@ -230,7 +231,9 @@ def test_a_new_run_does_not_touch_an_old_one(small: Small) -> None:
 def test_two_processes_cannot_write_one_run(small: Small) -> None:
     options = small(name="mine")
     folder = RunFolder.create(options)
-    folder.describe(options, {}, finished(train(small(epochs=1))).folder.data())
+    other = finished(train(small(epochs=1))).folder
+    folder.write_fingerprints(other.fingerprints())
+    folder.describe(options, {}, other.data())
     with folder.locked():
         assert folder.state() == "running"
         with pytest.raises(CheckpointError, match="another process"):

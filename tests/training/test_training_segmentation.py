@@ -87,7 +87,7 @@ def test_it_learns_scenes(scenes: Scenes) -> None:
     data = open_datasets(options)
     model = Network.from_pretrained(outcome.folder.model)
     assert isinstance(model, Segmenter)
-    again = evaluate_segmenter(model, evaluation_loader(data.test, batch_size=1))
+    again = evaluate_segmenter(model, evaluation_loader(data.test, statistics=data.statistics, batch_size=1))
     assert again.miou == final["test_miou"], "the batch size changes nothing"
     assert again.loss == pytest.approx(final["test_loss"], rel=1e-5)
 
@@ -97,7 +97,7 @@ def test_sliding_evaluation(scenes: Scenes) -> None:
     data = open_datasets(options)
     model = fit.build_model(options, data.describe())
     assert isinstance(model, Segmenter)
-    batches = evaluation_loader(data.test)
+    batches = evaluation_loader(data.test, statistics=data.statistics)
     whole, large, small = (
         evaluate_segmenter(model, batches, Inference(window)) for window in (None, (21, 30), (12, 16))
     )
@@ -124,7 +124,8 @@ def test_the_best_weights_are_those_of_the_best_miou(scenes: Scenes) -> None:
     assert outcome.final["epochs"] == min(best + 2, 8)
     model = Network.from_pretrained(outcome.folder.model)
     assert isinstance(model, Segmenter)
-    measured = evaluate_segmenter(model, evaluation_loader(open_datasets(options).monitored))
+    data = open_datasets(options)
+    measured = evaluate_segmenter(model, evaluation_loader(data.monitored, statistics=data.statistics))
     assert measured.miou == pytest.approx(max(reached))
 
 
@@ -251,7 +252,7 @@ def test_void_pixels_count_for_nothing(scenes: Scenes) -> None:
     )
     assert isinstance(model, Segmenter)
     task = SegmentationTask(model, scenes(), fit.training_loader(scenes(augment="none"), data.train, 0, 0, 1))
-    images, labels = next(iter(evaluation_loader(data.test)))
+    images, labels = next(iter(evaluation_loader(data.test, statistics=data.statistics)))
     measures = task.new_measures()
     task.measure(measures, torch.tensor(0.0), model.eval()(images), labels)
     assert int(measures.matrix().sum()) == 5 * 21 * 29

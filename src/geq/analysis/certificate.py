@@ -27,31 +27,25 @@ from geq.analysis.subject import Subject
 from geq.cell import ProximalCell
 from geq.cell.base import Cell
 from geq.equilibrium import Equilibrium
-from geq.model.mon_cell import ForwardBackwardCell, MonotoneCell, PeacemanRachfordCell
-from geq.problem import HiddenProblem, WellPosedness
+from geq.model.mon_cell import MonotoneCell
+from geq.problem import HiddenProblem, MonotoneWellPosedness, WellPosedness
+from geq.problem.operator import Size, size_of
 from geq.solver import Picard, Solution, fixed_point
 from geq.solver.state import State, parts_of
 
 MEASURED_STEPS, MEASURED_TOL, MEASURED_INPUTS = 60, 1e-6, 2
 
 
-def certify(problem: HiddenProblem, norms: LayerNorms) -> WellPosedness:
+def certify(problem: HiddenProblem, norms: LayerNorms, size: Size | None) -> WellPosedness:
     """The verdicts for a problem with these norms."""
-    bounds = problem.similarity.curvature(norms.feedback.upper)
-    return WellPosedness(norms.feedback.upper, *(bounds or ()))
+    return problem.verdict(norms.feedback.upper, size)
 
 
 def contraction_rate(cell: Cell, certificate: WellPosedness) -> float | None:
     """A Lipschitz constant of the map that is iterated; None where none below 1 is proved."""
     if isinstance(cell, MonotoneCell):
-        m, lipschitz = cell.monotonicity, certificate.lipschitz  # type: ignore[attr-defined]
-        if isinstance(cell, PeacemanRachfordCell):
-            step = cell.step or 1 / lipschitz
-            return math.sqrt(1 - 4 * step * m / (1 + step * lipschitz) ** 2)
-        assert isinstance(cell, ForwardBackwardCell)
-        step = cell.step or m / lipschitz**2
-        square = 1 - 2 * step * m + (step * lipschitz) ** 2
-        return math.sqrt(square) if square < 1 else None
+        assert isinstance(certificate, MonotoneWellPosedness)
+        return cell.contraction_rate(certificate)
     return certificate.rate if certificate.contraction else None
 
 
@@ -136,12 +130,12 @@ def measured_rate(solution: Solution) -> float | None:
 
 def certify_layer(layer: Equilibrium, x: Tensor, norms: LayerNorms | None = None) -> dict[str, Any]:
     """Norms (computed unless given), verdicts, rates and per-input bounds of one equilibrium."""
-    layer.cell.inject(x)  # a convolution's norm is that of the last map seen
+    size = size_of(x)
     if has_norms(layer):
-        norms = layer_norms(layer.problem) if norms is None else norms
-        certificate = certify(layer.problem, norms)
+        norms = layer_norms(layer.problem, size) if norms is None else norms
+        certificate = certify(layer.problem, norms, size)
     else:
-        certificate = layer.well_posedness()
+        certificate = layer.well_posedness(size)
     found = certify_inputs(layer, x, certificate)
     own = layer.last_solution
     plain = plain_iteration(layer, x[:MEASURED_INPUTS])

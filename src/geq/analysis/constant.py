@@ -16,6 +16,7 @@ from geq.analysis.norm import LayerNorms, has_norms, layer_norms
 from geq.analysis.subject import solved_tightly
 from geq.equilibrium import Equilibrium
 from geq.problem import Context, Linear
+from geq.problem.operator import size_of
 from geq.problem.similarity import BoundRadial, RadialSimilarity
 
 
@@ -91,7 +92,7 @@ def measure(layer: Equilibrium, x: Tensor, norms: LayerNorms | None = None) -> C
     problem = layer.problem
     c = problem.inject(x)
     assert isinstance(c, Context)
-    norms = layer_norms(problem) if norms is None else norms
+    norms = layer_norms(problem, size_of(x)) if norms is None else norms
     z = solved_tightly(layer).solve(x).value
     assert isinstance(z, Tensor)
     gaussian, beta, gamma, radius = False, 1.0, None, 0.0

@@ -23,6 +23,7 @@ from geq.error import InputError, OptionError, unknown_name
 from geq.model.network import Network
 from geq.model.segmenter import Segmenter
 from geq.problem import WellPosedness
+from geq.problem.operator import size_of
 from geq.training.prediction import load_pictures
 from geq.training.run import RunFolder
 from geq.training.tolerance import measured_failures
@@ -253,9 +254,7 @@ class Explainer:
         """What the weights prove of an equilibrium, computed once: images of a run have one size."""
         if name not in self.certificates:
             layer = self.model.equilibria()[name]
-            with torch.no_grad():
-                layer.cell.inject(x)  # a convolution's norm is that of the last map seen
-            self.certificates[name] = layer.well_posedness()
+            self.certificates[name] = layer.well_posedness(size_of(x))
         return self.certificates[name]
 
     @torch.no_grad()

@@ -26,6 +26,7 @@ from geq.analysis.result import Bound, Result, Table, shown
 from geq.analysis.subject import Settings, Subject
 from geq.equilibrium import Equilibrium
 from geq.problem import Conv2d, HiddenProblem, Operator
+from geq.problem.operator import Size, size_of
 from geq.problem.symbol import wrapped
 from geq.training.tolerance import measured_failures
 
@@ -43,12 +44,13 @@ class WeightNorms:
     width: int
 
 
-def frobenius(weight: Tensor, operator: Operator) -> float:
+def frobenius(weight: Tensor, operator: Operator, size: Size | None) -> float:
     """‖A‖_F² of the unrolled matrix: every tap counts as often as it meets a pixel."""
     weight = weight.detach()
     if not isinstance(operator, Conv2d):
         return float(weight.square().sum())
-    height, width = operator.grid
+    assert size is not None
+    height, width = size
     if operator.padding == "circular":
         return height * width * float(wrapped(weight, height, width).square().sum())
     offsets = (torch.arange(weight.shape[-1]) - weight.shape[-1] // 2).abs().to(weight.dtype)
@@ -65,9 +67,9 @@ def weight_norms(problem: HiddenProblem, U: AffineMap, x: Tensor) -> WeightNorms
     gram = float(c.W.adjoint(c.W(probe)).square().sum()) / PROBES  # Hutchinson's estimate of ‖WᵀW‖_F²
     sides = [t[0].numel() for t in (x, c.injection, probe, c.W(probe[:1]))]
     return WeightNorms(
-        frobenius(c.W.weight, problem.W),
+        frobenius(c.W.weight, problem.W, size_of(x)),
         gram,
-        frobenius(U.weight, U.operator),
+        frobenius(U.weight, U.operator, U.size),
         U.bias_norm**2,
         max(sides),
     )
@@ -84,7 +86,7 @@ def analyse_layer(
     norms: LayerNorms | None = None,
 ) -> dict[str, Any]:
     """Both right-hand sides for one equilibrium, with the kernel's own and with the other's formula."""
-    U = input_map(layer.problem.U)
+    U = input_map(layer.problem.U, size_of(x))
     assert U is not None
     c = measure(layer, x, norms)
     sizes = weight_norms(layer.problem, U, x)
@@ -136,7 +138,7 @@ def analyse(subject: Subject) -> Result:
     ]
     for name, layer in subject.layers.items():
         reason = unsuited(layer)
-        if reason is None and input_map(layer.problem.U) is None:
+        if reason is None and input_map(layer.problem.U, size_of(subject.inputs[name])) is None:
             reason = "its U is not known to be affine"
         if reason is not None:
             notes.append(f"{name}: {reason}.")

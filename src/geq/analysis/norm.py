@@ -23,34 +23,35 @@ from geq.problem.enclosure import (
     convolution_enclosure,
     matrix_enclosure,
 )
+from geq.problem.operator import Size
 from geq.problem.patch_root import PatchRoot
 
 
 @dataclass(frozen=True)
 class AffineMap:
-    """x ↦ Ux + b with a matrix or a kernel; ``operator`` says on which grid and with which padding."""
+    """x ↦ Ux + b with a matrix, or with a kernel on maps of ``size``; ``operator`` knows its padding."""
 
     operator: Operator
     weight: Tensor
     bias: Tensor
+    size: Size | None
 
     def norm(self, root: PatchRoot | None, budget: float = QUICK) -> Enclosure:
         """‖U‖, or ‖W_hᵀU‖ on patches."""
         if isinstance(self.operator, Conv2d):
-            return convolution_enclosure(
-                self.weight, *self.operator.grid, self.operator.padding, root, budget
-            )
+            assert self.size is not None
+            return convolution_enclosure(self.weight, *self.size, self.operator.padding, root, budget)
         return matrix_enclosure(self.weight)
 
     @property
     def bias_norm(self) -> float:
         """‖b‖ of the whole map: a channel's bias stands at every pixel."""
-        pixels = self.operator.grid[0] * self.operator.grid[1] if isinstance(self.operator, Conv2d) else 1
+        pixels = 1 if self.size is None else self.size[0] * self.size[1]
         return float(self.bias.norm()) * pixels**0.5
 
 
 @torch.no_grad()
-def input_map(module: nn.Module) -> AffineMap | None:
+def input_map(module: nn.Module, size: Size | None) -> AffineMap | None:
     """What a module in the place of U computes in evaluation; None for one that is not known to be affine."""
     linear, scale, shift = module, torch.ones(()), torch.zeros(())
     if isinstance(module, Injection):
@@ -64,10 +65,11 @@ def input_map(module: nn.Module) -> AffineMap | None:
             shift = -norm.running_mean.double()
     if not isinstance(linear, (Conv2d, Dense)):
         return None
-    weight = linear.weight.detach().double()
+    weight = linear.effective_weight(size).detach().double()
+    weight = linear.full_kernel(weight) if isinstance(linear, Conv2d) else weight
     bias = weight.new_zeros(len(weight)) if linear.bias is None else linear.bias.detach().double()
     rows = scale.double().expand(len(weight)).reshape(-1, *[1] * (weight.dim() - 1))
-    return AffineMap(linear, weight * rows, (bias + shift) * scale)
+    return AffineMap(linear, weight * rows, (bias + shift) * scale, size)
 
 
 @dataclass(frozen=True)
@@ -114,17 +116,17 @@ def has_norms(layer: Equilibrium) -> bool:
 
 
 @torch.no_grad()
-def layer_norms(problem: HiddenProblem, budget: float = THOROUGH) -> LayerNorms:
-    """All norms of a problem's operators, at the size of the last map seen."""
-    similarity, U = problem.similarity, input_map(problem.U)
+def layer_norms(problem: HiddenProblem, size: Size | None, budget: float = THOROUGH) -> LayerNorms:
+    """All norms of a problem's operators, on maps of this size."""
+    similarity, U = problem.similarity, input_map(problem.U, size)
     patched = isinstance(similarity, PatchGaussian)
     # With patches the verdicts rest on the joint norm; a percent in the others is not worth the time.
-    W = problem.W.norm_enclosure(QUICK if patched else budget)
+    W = problem.W.norm_enclosure(size, QUICK if patched else budget)
     root, projection, feedback = None, None, W
     if isinstance(similarity, PatchGaussian):
         projection = float(torch.linalg.matrix_norm(similarity.projection.double(), 2))
         root = PatchRoot.of(similarity.projection, similarity.patch, similarity.channel_split)
-        feedback = problem.feedback_enclosure(budget)
+        feedback = problem.feedback_enclosure(size, budget)
         if feedback.upper > projection * W.upper:
             feedback = Enclosure(feedback.lower, projection * W.upper, W.method)
     return LayerNorms(

@@ -9,11 +9,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from geq.model.cost import zero_image
 from geq.model.network import Network
 from geq.problem import Conv2d, OperatorNorm
 from geq.problem.norm import Apply
-from geq.training.tolerance import measured_failures
 
 
 class Settled(OperatorNorm):
@@ -27,16 +25,15 @@ class Settled(OperatorNorm):
 def in_double(model: Network) -> Network:
     """``model`` itself, converted; for images of its own size."""
     model.eval()
-    with measured_failures(model):
-        model(zero_image(model))  # the norm of a convolution depends on the size of its maps
-    operators = [module for module in model.modules() if isinstance(module, Conv2d)]
-    bounded = [operator for operator in operators if isinstance(operator.norm, OperatorNorm)]
-    weights = [
-        operator.bind(operator.raw_weight.new_empty(1, 1, *operator.grid)).weight for operator in bounded
+    sizes = model.map_sizes()
+    bounded = [
+        (operator, operator.norm.bound, operator.effective_weight(sizes[name]))
+        for name, layer in model.equilibria().items()
+        for operator in layer.modules()
+        if isinstance(operator, Conv2d) and isinstance(operator.norm, OperatorNorm)
     ]
     model.double()
-    for operator, weight in zip(bounded, weights, strict=True):
-        assert isinstance(operator.norm, OperatorNorm)
+    for operator, bound, weight in bounded:
         operator.raw_weight.copy_(weight)
-        operator.adopt_norm(Settled(operator.norm.bound))
+        operator.adopt_norm(Settled(bound))
     return model.eval()

@@ -36,6 +36,7 @@ from geq.analysis.subject import Subject
 from geq.cell import ClosedFormCell
 from geq.equilibrium import Equilibrium
 from geq.problem import Context, Conv2d, Gaussian, HiddenProblem, Linear
+from geq.problem.operator import size_of
 from geq.problem.similarity import BoundRadial
 from geq.solver import Anderson, fixed_point
 
@@ -234,7 +235,7 @@ def analyse(subject: Subject) -> Result:
     rows = []
     for name, layer in subject.layers.items():
         reason = unsuited(layer)
-        U = input_map(layer.problem.U) if reason is None else None
+        U = input_map(layer.problem.U, size_of(subject.inputs[name])) if reason is None else None
         if reason is None and U is None:
             reason = "its U is not known to be affine"
         norms = subject.norms(name)

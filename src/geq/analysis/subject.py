@@ -15,9 +15,10 @@ from geq.analysis.precise import in_double
 from geq.data.dataset import Dataset, Labelled, Split
 from geq.data.loader import BatchLoader
 from geq.equilibrium import Equilibrium
-from geq.error import InputError, OptionError
+from geq.error import InputError, OptionError, check_seed
 from geq.gradient import Implicit
 from geq.model.network import Network
+from geq.problem.operator import size_of
 from geq.solver import Anderson
 from geq.training.ingredient import evaluation_loader, open_split
 from geq.training.run import RunFolder
@@ -82,6 +83,7 @@ class Settings:
         for name in ("bins", "attack_images", "attack_steps", "attack_restarts"):
             if getattr(self, name) < 1:
                 raise OptionError(f"{name} must be at least 1: got {getattr(self, name)}")
+        check_seed(self.seed)
         if self.limit is not None and self.limit < 1:
             raise OptionError(f"limit must be at least 1: got {self.limit}")
         if not self.epsilons or not all(0 < epsilon <= 255 for epsilon in self.epsilons):
@@ -127,14 +129,14 @@ class Subject:
 
     def batch(self, split: Split, count: int) -> tuple[Tensor, Tensor]:
         """The first ``count`` normalised images of a split, in double precision, and their labels."""
-        dataset = open_split(self.options, split)
+        dataset = self._own(split)
         loader = evaluation_loader(dataset, batch_size=count, statistics=self.folder.data().statistics)
         images, labels = next(iter(loader))
         return images.double(), labels
 
     def labelled(self, split: Split) -> Labelled:
         """A split with one label per image; an error where pixels are labelled."""
-        dataset = open_split(self.options, split)
+        dataset = self._own(split)
         if not isinstance(dataset, Labelled):
             raise InputError(
                 f"{self.folder.path} labels pixels, and this part needs one label per image: "
@@ -146,6 +148,12 @@ class Subject:
                 f"{dataset.name} must have images of the size that the run was trained on, "
                 f"{self.folder.data().shape}: got {tuple(images.shape[1:])}; see --data_root"
             )
+        return dataset
+
+    def _own(self, split: Split) -> Dataset:
+        """Open a split of the run's data; an error where its labels no longer mean the run's classes."""
+        dataset = open_split(self.options, split)
+        self.folder.data().check_classes(dataset)
         return dataset
 
     def loader(self, dataset: Dataset) -> BatchLoader:
@@ -167,7 +175,9 @@ class Subject:
         if name not in self._norms:
             layer = self.layers[name]
             layer.cell.inject(self.inputs[name][:1])  # the norm of a convolution is that of the last map seen
-            self._norms[name] = layer_norms(layer.problem) if has_norms(layer) else None
+            self._norms[name] = (
+                layer_norms(layer.problem, size_of(self.inputs[name])) if has_norms(layer) else None
+            )
         return self._norms[name]
 
     @cached_property

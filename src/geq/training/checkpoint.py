@@ -22,7 +22,7 @@ from torch import Tensor
 from geq.durable import write_durably
 from geq.error import CheckpointError, one_line
 
-FORMAT = 1
+FORMAT = 2
 DIGEST = 32
 NAMES = {
     "collections OrderedDict",
@@ -32,7 +32,9 @@ NAMES = {
 }
 """All that the pickle of a checkpoint may call."""
 KINDS: dict[str, type | tuple[type, ...]] = {
-    **dict.fromkeys(("position", "model", "optimizer", "scaler", "measures", "callbacks", "random"), dict),
+    **dict.fromkeys(
+        ("position", "model", "norms", "optimizer", "scaler", "measures", "callbacks", "random"), dict
+    ),
     "average": (dict, type(None)),
     **dict.fromkeys(("history", "others"), list),
 }
@@ -47,7 +49,8 @@ class Checkpoint:
 
     Args:
         position: epoch, batch and step (see :class:`~geq.training.position.Position`).
-        model: parameters and buffers, among them running γ scales and the norms' directions.
+        model: parameters and buffers, among them running γ scales.
+        norms: what the norm rules remember; see :func:`geq.problem.norm.norm_memory`.
         optimizer: state of the optimiser.
         scaler: state of the loss scaling of half precision.
         average: averaged weights, if the run keeps them.
@@ -61,6 +64,7 @@ class Checkpoint:
 
     position: dict[str, int]
     model: dict[str, Tensor]
+    norms: dict[str, dict[str, Tensor]]
     optimizer: dict[str, Any]
     scaler: dict[str, Any]
     average: dict[str, Any] | None

@@ -45,7 +45,8 @@ def git_commit(folder: Path) -> str | None:
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(folder), *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=10).stdout.strip()
+        done = subprocess.run(command, check=True, capture_output=True, encoding="utf-8", timeout=10)
+        return done.stdout.strip()
 
     try:
         commit = git("rev-parse", "HEAD")

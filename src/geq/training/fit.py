@@ -16,6 +16,7 @@ from rich.console import Console
 from geq.durable import explained_write_errors
 from geq.error import CheckpointError, GeqError, OptionError
 from geq.model.network import Network
+from geq.problem.norm import restore_norm_memory
 from geq.training.callback.attention import AttentionStatistics
 from geq.training.callback.averaging import Averaging
 from geq.training.callback.bar import Bar
@@ -83,6 +84,7 @@ def train(options: TrainOptions, console: Console | None = None) -> Outcome | No
             return None
         folder = RunFolder.create(options)
         with folder.locked(), explained_write_errors(folder.path, "Nothing was trained."):
+            folder.write_fingerprints(data.fingerprints())
             folder.describe(options, describe_environment(options.seed), description)
         return _complete(folder, options, model, data, None, console)
 
@@ -100,10 +102,9 @@ def resume(folder: RunFolder, console: Console | None = None) -> Outcome | None:
     # Killed before the first checkpoint, a run begins again.
     checkpoint = Checkpoint.load(folder.checkpoint) if folder.checkpoint.exists() else None
     data = open_datasets(options)
+    data.check_unchanged(folder.fingerprints())
     seed_everything(options.seed)
-    model = build_model(options, data.describe())
-    if checkpoint is not None:
-        model.load_state_dict(checkpoint.model)
+    model = _network(options, data, checkpoint)
     with limited_threads(options, model):
         if not is_first():
             with explained_deaths(_safe(None)):
@@ -115,6 +116,16 @@ def resume(folder: RunFolder, console: Console | None = None) -> Outcome | None:
                 "changed since the start of the run, so its last bits may differ: %s", ", ".join(changed)
             )
         return _complete(folder, options, model, data, checkpoint, console)
+
+
+def _network(options: TrainOptions, data: Datasets, checkpoint: Checkpoint | None) -> Network:
+    """Return the network with the weights of ``checkpoint``, in the format that they were trained in."""
+    model = build_model(options, data.describe())
+    if options.precision == "64":
+        model.double()  # Lightning does so later, when a network in single precision has rounded the weights
+    if checkpoint is not None:
+        model.load_state_dict(checkpoint.model)
+    return model
 
 
 def _result(folder: RunFolder) -> dict[str, Any] | None:
@@ -170,14 +181,14 @@ def _complete(
         if (
             options.strategy == "fsdp"
         ):  # here are only parts of the weights; the last checkpoint has them whole
-            model = build_model(options, data.describe())
-            model.load_state_dict(Checkpoint.load(folder.checkpoint).model)
+            model = _network(options, data, Checkpoint.load(folder.checkpoint))
         if options.early_stop is None:
             model.save_pretrained(folder.model)
         # What is measured is what was written.
         saved = Network.from_pretrained(folder.model)
         kind = task_class(saved, data.test)
-        result = kind.evaluate(saved, evaluation_loader(data.test, workers=options.workers), options)
+        batches = evaluation_loader(data.test, statistics=data.statistics, workers=options.workers)
+        result = kind.evaluate(saved, batches, options)
         final = {
             "kind": "final",
             "epochs": history[-1]["epoch"],
@@ -231,7 +242,11 @@ def _fit(
                 trainer.precision_plugin.load_state_dict(checkpoint.scaler)
                 restore_random_state(checkpoint.random)
             monitored = evaluation_loader(
-                data.monitored, workers=options.workers, rank=rank, world_size=options.world_size
+                data.monitored,
+                statistics=data.statistics,
+                workers=options.workers,
+                rank=rank,
+                world_size=options.world_size,
             )
             trainer.fit(task, val_dataloaders=monitored)
     if task.average is not None:
@@ -257,7 +272,8 @@ def _callbacks(
         callbacks += [SolverStatistics(options.unconverged_warning), SharedScales()]
         if options.strategy != "fsdp":  # whose weights are nowhere whole
             number = min(PROBED, evaluation_batch(data.monitored))
-            images, _ = next(iter(evaluation_loader(data.monitored, batch_size=number)))
+            probed = evaluation_loader(data.monitored, statistics=data.statistics, batch_size=number)
+            images, _ = next(iter(probed))
             callbacks.append(AttentionStatistics(images))
     if options.early_stop is not None:
         callbacks.append(EarlyStop(options.early_stop, folder))
@@ -271,6 +287,7 @@ def _callbacks(
 
 
 def _restore(task: Task, callbacks: list[Callback], checkpoint: Checkpoint) -> None:
+    restore_norm_memory(task.model, checkpoint.norms)
     task.train_measures.load_state_dict(checkpoint.measures)
     if task.average is not None and checkpoint.average is not None:
         task.average.load_state_dict(checkpoint.average)

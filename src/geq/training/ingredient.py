@@ -9,14 +9,15 @@ from typing import Any, Literal
 import torch
 
 from geq.data.dataset import Dataset, Split, Statistics
+from geq.data.fingerprint import Fingerprint
 from geq.data.loader import BatchLoader
-from geq.data.registry import DatasetOptions, dataset_info, load_with_options
+from geq.data.registry import AnyDataset, DatasetOptions, dataset_info, load_with_options
 from geq.data.root import data_root
 from geq.data.segmentation import SegmentationDataset
 from geq.data.transform.default import Augment, default_transform
 from geq.data.transform.pixel import Normalize
 from geq.document import parse_json
-from geq.error import CheckpointError, OptionError, unknown_name
+from geq.error import CheckpointError, DataError, OptionError, unknown_name
 from geq.model.config import STEPPED, NetworkConfig, field_types, from_json
 from geq.model.differentiation import DifferentiationConfig
 from geq.model.network import Network
@@ -70,18 +71,33 @@ class DataDescription:
         read = {key: from_json(kind, values[key], f"{where}: {key}") for key, kind in kinds.items()}
         return cls(read["name"], read["classes"], Statistics(read["mean"], read["std"]), read["shape"])
 
+    def check_classes(self, dataset: Dataset) -> None:
+        """Raise an error unless the labels of ``dataset`` mean the classes that the run was trained on."""
+        if dataset.classes != self.classes:
+            differing = sorted(set(self.classes) ^ set(dataset.classes))[:10]
+            raise DataError(
+                f"{dataset.name} must have the classes that the run was trained on, in the same order: "
+                f"{len(self.classes)} there and {len(dataset.classes)} here, differing in "
+                f"{', '.join(differing) or 'their order'}; restore the data"
+            )
+
 
 @dataclass(frozen=True)
 class Datasets:
     """The parts of the data: ``monitored`` is measured after epochs, ``test`` at the end."""
 
-    train: Dataset
-    monitored: Dataset
-    test: Dataset
+    train: AnyDataset
+    monitored: AnyDataset
+    test: AnyDataset
 
     @property
     def monitored_name(self) -> Literal["validation", "test"]:
         return "test" if self.monitored is self.test else "validation"
+
+    @property
+    def statistics(self) -> Statistics:
+        """The normalisation of all parts: that of the training images."""
+        return self.train.statistics
 
     def describe(self) -> DataDescription:
         images, _ = self.train.batch(torch.zeros(1, dtype=torch.int64))
@@ -89,9 +105,28 @@ class Datasets:
         return DataDescription(
             self.train.name,
             self.train.classes,
-            self.train.statistics,
+            self.statistics,
             (int(channels), int(height), int(width)),
         )
+
+    def fingerprints(self) -> dict[str, Any]:
+        """Return the identity of each part, by which a resumed run knows its data."""
+        return {name: Fingerprint.of(part).as_mapping() for name, part in self._parts().items()}
+
+    def check_unchanged(self, then: Mapping[str, Any]) -> None:
+        """Raise an error unless the data are those of which :meth:`fingerprints` made ``then``."""
+        for name, part in self._parts().items():
+            before = then.get(name)
+            found = Fingerprint.of(part).difference(before if isinstance(before, dict) else {})
+            if found is not None:
+                raise DataError(
+                    f"a run must be resumed with the data that it was started with; in the {name} images "
+                    f"{found}: restore the data, or start a new run"
+                )
+
+    def _parts(self) -> dict[str, AnyDataset]:
+        parts = {"training": self.train, "test": self.test}
+        return parts if self.monitored is self.test else {**parts, "validation": self.monitored}
 
 
 def decoded(items: tuple[str, ...], target: type, what: str) -> dict[str, Any]:
@@ -135,7 +170,7 @@ def _validation(options: DataOptions) -> int | float | None:
     return None if info.crop is not None else options.validation
 
 
-def open_split(options: DataOptions, split: Split) -> Dataset:
+def open_split(options: DataOptions, split: Split) -> AnyDataset:
     """One split of the dataset that the options name."""
     chosen = decoded(options.data_override, DatasetOptions, "data_override")
     held_out: dict[str, Any] = {"validation": _validation(options)}
@@ -197,14 +232,18 @@ def evaluation_batch(dataset: Dataset) -> int:
 def evaluation_loader(
     dataset: Dataset,
     *,
+    statistics: Statistics,
     batch_size: int | None = None,
-    statistics: Statistics | None = None,
     workers: int = 0,
     rank: int = 0,
     world_size: int = 1,
 ) -> BatchLoader:
-    """Every image once, in order, normalised with ``statistics`` (default: the dataset's own)."""
-    transform = Normalize.by(statistics or dataset.statistics)
+    """Return every image once, in order, normalised with ``statistics``.
+
+    These are the ones that the network was trained with, never those of the images at hand: a test set that
+    is brighter than the training set must look brighter to the network.
+    """
+    transform = Normalize.by(statistics)
     return BatchLoader(
         dataset,
         batch_size or evaluation_batch(dataset),

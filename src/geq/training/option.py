@@ -12,11 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from geq.error import CheckedOptions, CheckpointError, OptionError, unknown_name
+from geq.document import short
+from geq.error import CheckedOptions, CheckpointError, OptionError, check_seed, unknown_name
 from geq.model.config import ADDED_LATER, STEPPED, Differentiation, Regulariser, field_types, from_json
 
 Augmentation = Literal["auto", "none", "shift", "crop_flip", "randaugment"]
 Precision = Literal["32", "bf16-mixed", "16-mixed", "64"]
+
+LONGEST_NAME = 255
+"""Bytes that a file system allows for the name of a file."""
 
 
 def demand(holds: bool, rule: str, came: object) -> None:
@@ -25,12 +29,23 @@ def demand(holds: bool, rule: str, came: object) -> None:
 
 
 def is_folder_name(name: str) -> bool:
-    """Whether a folder of this name lies below the one that it is made in, and not elsewhere.
+    """Whether a folder can have this name, and lies below the one that it is made in, and not elsewhere.
 
-    >>> is_folder_name("trial-1"), is_folder_name(".."), is_folder_name("a/b")
-    (True, False, False)
+    >>> is_folder_name("trial-1"), is_folder_name(".."), is_folder_name("a/b"), is_folder_name("x" * 300)
+    (True, False, False, False)
     """
-    return name not in ("", ".", "..") and not set(name) & set("/\\\0")
+    fits = len(name.encode("utf-8", "surrogatepass")) <= LONGEST_NAME
+    return fits and name not in ("", ".", "..") and not set(name) & set("/\\\0")
+
+
+def is_part(size: int | float) -> bool:
+    """Whether ``size`` is a share of images or a number of them.
+
+    >>> [is_part(size) for size in (0, 0.5, 1, 200.0)], [is_part(size) for size in (-1, 1.0, 1.5)]
+    ([True, True, True, True], [False, False, False])
+    """
+    # 1.0 is most likely meant as the share that leaves nothing to train on, not as one image.
+    return 0 <= size < 1 or (size >= 1 and float(size).is_integer() and (size != 1 or isinstance(size, int)))
 
 
 def check_overrides(name: str, items: tuple[str, ...]) -> None:
@@ -118,9 +133,8 @@ class DataOptions:
             self.train_size is None or self.train_size >= 1, "train_size must be at least 1", self.train_size
         )
         demand(
-            self.validation == "official"
-            or (self.validation >= 0 and (self.validation < 1 or self.validation == int(self.validation))),
-            "validation must be a share from 0 to 1, a number of images, or 'official'",
+            self.validation == "official" or is_part(self.validation),
+            "validation must be a share from 0 to below 1, a whole number of images, or 'official'",
             self.validation,
         )
 
@@ -256,7 +270,7 @@ class RunOptions:
     picture: bool = True
 
     def check(self) -> None:
-        demand(self.seed >= 0, "seed must not be negative", self.seed)
+        check_seed(self.seed)
         demand(self.checkpoint_steps >= 0, "checkpoint_steps must not be negative", self.checkpoint_steps)
         demand(
             0 <= self.unconverged_warning <= 1,
@@ -265,8 +279,8 @@ class RunOptions:
         )
         demand(
             self.name is None or is_folder_name(self.name),
-            "name must be the name of one folder (the folder above it is --runs)",
-            repr(self.name),
+            f"name must be the name of one folder, at most {LONGEST_NAME} bytes (--runs is the one above)",
+            short(self.name),
         )
 
 

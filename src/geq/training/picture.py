@@ -11,11 +11,11 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from geq.data.dataset import Dataset, ImageDataset
+from geq.data.dataset import Dataset
+from geq.data.transform.pixel import Normalize
 from geq.durable import write_durably
 from geq.model.network import Network
 from geq.training.headline import HEADLINES, headline_of
-from geq.training.ingredient import evaluation_loader
 from geq.training.probe import probe
 from geq.training.run import RunFolder
 
@@ -29,8 +29,7 @@ def draw_run(folder: RunFolder, model: Network, test: Dataset) -> None:
     from matplotlib.figure import Figure
 
     images, labels = test.batch(spread_over_classes(test, SHOWN))
-    chosen = ImageDataset(images, labels, test.classes, test.statistics, test.name, test.split)
-    normalised = next(iter(evaluation_loader(chosen, batch_size=SHOWN)))[0]
+    normalised = Normalize.by(folder.data().statistics)(images, torch.Generator())
     maps = attention_maps(model, normalised)
     with torch.no_grad():
         predicted = model.eval()(normalised.to(next(model.parameters()))).argmax(1)

@@ -3,6 +3,7 @@
     config.yaml        every option
     environment.json   versions, machine, commit, seed, command
     data.json          classes, normalisation and image size: what a prediction needs
+    fingerprint.json   classes, numbers and digests of the images: by which resuming knows its data
     log.jsonl          one line per epoch, and a last one with the result
     last.ckpt          from where to resume
     model/             the trained network (config.json, model.safetensors)
@@ -31,6 +32,7 @@ from geq.training.ingredient import DataDescription
 from geq.training.option import TrainOptions
 
 CONFIG, ENVIRONMENT, DATA, LOG, LOCK = "config.yaml", "environment.json", "data.json", "log.jsonl", ".lock"
+FINGERPRINT = "fingerprint.json"
 START, END = "---\n", "\n...\n"
 ANALYSIS, EXPLANATION = "analysis", "explain"
 ATTEMPTS, PAUSE = 5, 0.05
@@ -146,7 +148,7 @@ class RunFolder:
         found out about the network of that name that comes with the package.
         """
         names = {path.name for path in self.path.iterdir() if not path.name.endswith(".tmp")}
-        return names <= {ENVIRONMENT, DATA, LOCK, ANALYSIS, EXPLANATION}
+        return names <= {ENVIRONMENT, DATA, FINGERPRINT, LOCK, ANALYSIS, EXPLANATION}
 
     @classmethod
     def find(cls, name: str | Path, runs: str | Path = "runs") -> RunFolder:
@@ -155,7 +157,7 @@ class RunFolder:
         What is written about such a network goes to ``runs`` below its name.
         """
         for path in (Path(name), Path(runs) / name):
-            if (path / CONFIG).is_file():
+            if os.path.isfile(path / CONFIG):  # false also for a name that no file can have
                 return cls(Path(runs) / path.name, path) if is_shipped(path) else cls(path)
         if str(name) in shipped_names():
             return cls(Path(runs) / name, shipped_folder(str(name)))
@@ -194,6 +196,13 @@ class RunFolder:
 
     def data(self) -> DataDescription:
         return DataDescription.from_mapping(self._read_json(DATA), str(self.home / DATA))
+
+    def write_fingerprints(self, values: dict[str, Any]) -> None:
+        self._write_json(FINGERPRINT, values)
+
+    def fingerprints(self) -> dict[str, Any]:
+        """Return what :meth:`Datasets.fingerprints` was when the run was started."""
+        return self._read_json(FINGERPRINT)
 
     def environment(self) -> dict[str, Any]:
         return self._read_json(ENVIRONMENT)

@@ -33,18 +33,20 @@ def draw_segmentation_run(folder: RunFolder, model: Segmenter, test: Dataset) ->
     draw_curves(parts[0], folder)
     number = min(SHOWN, len(test))
     spread = test.subset([round(index * (len(test) - 1) / max(1, number - 1)) for index in range(number)])
-    _draw_scenes(parts[1], model, spread, Inference.of(folder.options()))
+    _draw_scenes(parts[1], model, spread, folder)
     save_figure(figure, folder)
 
 
-def _draw_scenes(figure: Any, model: Segmenter, scenes: SegmentationDataset, inference: Inference) -> None:
+def _draw_scenes(figure: Any, model: Segmenter, scenes: SegmentationDataset, folder: RunFolder) -> None:
     from matplotlib.patches import Patch
 
     colours = colours_of(scenes.name, scenes.classes)
     table = palette_table(colours)
     axes = figure.subplots(3, len(scenes), squeeze=False)
     like = next(model.parameters())
-    for column, (images, labels) in enumerate(evaluation_loader(scenes, batch_size=1)):
+    inference = Inference.of(folder.options())
+    loader = evaluation_loader(scenes, statistics=folder.data().statistics, batch_size=1)
+    for column, (images, labels) in enumerate(loader):
         with evaluating(model, scenes):
             found = inference.logits(model, images.to(like))[0].argmax(0).cpu()
         axes[0, column].imshow(scenes.read(column)[0].permute(1, 2, 0).numpy())

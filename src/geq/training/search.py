@@ -13,12 +13,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from geq.document import short
 from geq.durable import explained_write_errors
-from geq.error import ConvergenceError, GeqError, InputError, MissingExtraError, OptionError
+from geq.error import (
+    LARGEST_SEED,
+    ConvergenceError,
+    GeqError,
+    InputError,
+    MissingExtraError,
+    OptionError,
+)
 from geq.model.registry import model_spec
 from geq.training.fit import resume, train
 from geq.training.headline import headline_of
-from geq.training.option import TrainOptions, demand, is_folder_name
+from geq.training.option import LONGEST_NAME, TrainOptions, demand, is_folder_name
 from geq.training.run import CONFIG, RunFolder
 
 if TYPE_CHECKING:
@@ -52,7 +60,11 @@ class SearchOptions:
     highest_rate: float = 0.5
 
     def __post_init__(self) -> None:
-        demand(is_folder_name(self.study), "study must be the name of one folder", repr(self.study))
+        demand(
+            is_folder_name(self.study),
+            f"study must be the name of one folder, at most {LONGEST_NAME} bytes",
+            short(self.study),
+        )
         demand(self.trials >= 1, "trials must be at least 1", self.trials)
         demand(
             0 < self.lowest_rate < self.highest_rate,
@@ -122,7 +134,8 @@ class Search:
                 report(study.trials[number])
             while len(self.judged(study)) < self.search.trials:
                 # A sampler for each trial: a continued study proposes what an undisturbed one would.
-                study.sampler = optuna.samplers.TPESampler(seed=self.base.seed + len(study.trials))
+                seed = (self.base.seed + len(study.trials)) % (LARGEST_SEED + 1)
+                study.sampler = optuna.samplers.TPESampler(seed=seed)
                 trial = study.ask()
                 try:
                     options = self.options_for(trial)

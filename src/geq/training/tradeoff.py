@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from geq.document import parse_json
+from geq.document import parse_json, short
 from geq.durable import write_durably
 from geq.error import CheckpointError, OptionError
 from geq.model.differentiation import DifferentiationConfig
@@ -25,7 +25,7 @@ from geq.model.network import Network
 from geq.model.registry import model_spec
 from geq.training.fit import Outcome, resume, train
 from geq.training.ingredient import evaluation_loader, open_split
-from geq.training.option import TrainOptions, demand, is_folder_name
+from geq.training.option import LONGEST_NAME, TrainOptions, demand, is_folder_name
 from geq.training.run import CONFIG, RunFolder
 from geq.training.thread import limited_threads
 from geq.training.tolerance import measured_failures
@@ -52,8 +52,8 @@ class TradeoffOptions:
     def __post_init__(self) -> None:
         demand(
             self.study is None or is_folder_name(self.study),
-            "study must be the name of one folder",
-            repr(self.study),
+            f"study must be the name of one folder, at most {LONGEST_NAME} bytes",
+            short(self.study),
         )
         demand(
             all(k >= 1 for k in self.unrolled), "unrolled must be at least 1 iteration each", self.unrolled
@@ -202,7 +202,8 @@ class Tradeoff:
     def _measured(self, outcome: Outcome, setting: Setting) -> Row:
         model = Network.from_pretrained(outcome.folder.model)
         test = open_split(self.base, "test")
-        loader = evaluation_loader(test, batch_size=self.base.batch_size)
+        statistics = outcome.folder.data().statistics
+        loader = evaluation_loader(test, statistics=statistics, batch_size=self.base.batch_size)
         with limited_threads(self.base, model), measured_failures(model):
             batches = list(first_images(loader, TIMED_IMAGES))
             images = sum(len(labels) for _, labels in batches)

@@ -10,6 +10,7 @@ from typing import Any
 import torch.distributed
 from lightning.pytorch import Callback, Trainer
 
+from geq.problem.norm import norm_memory
 from geq.training.checkpoint import Checkpoint, random_state
 from geq.training.run import RunFolder
 from geq.training.task import Task
@@ -81,6 +82,7 @@ class Journal(Callback):
         Checkpoint(
             position=task.position.as_mapping(),
             model=model,
+            norms=norm_memory(task.model),
             optimizer=optimizer,
             scaler=trainer.precision_plugin.state_dict(),
             average=None if task.average is None else task.average.state_dict(),
