@@ -40,7 +40,8 @@ class Classifier:
         picture = Image.open(io.BytesIO(content))
         if picture.width * picture.height > MOST_PIXELS:
             raise ValueError(f"{picture.width} × {picture.height} pixels are too many")
-        colours = picture.convert("L" if channels == 1 else "RGB")
+        upright = ImageOps.exif_transpose(picture)  # as geq reads images
+        colours = upright.convert("L" if channels == 1 else "RGB")
         fitted = ImageOps.fit(colours, (width, height), Image.Resampling.BILINEAR)
         values = np.asarray(fitted, np.float32).reshape(height, width, channels) / 255
         return np.ascontiguousarray(values.transpose(2, 0, 1)[None])

@@ -156,7 +156,9 @@ class Malformed:
 
     async def raw_get(self, way: str) -> bytes:
         """Sent as it is: a client would tidy the path first."""
-        return await self.spoken(f"GET {way} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        return await self.spoken(
+            f"GET {way} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode()
+        )
 
     async def spoken(self, words: bytes, half_close: bool = False, patience: float = 10.0) -> bytes:
         """What the server answers to these bytes on a fresh connection."""
@@ -225,7 +227,7 @@ class Malformed:
         return found
 
     def connections(self) -> dict[str, Attack]:
-        join = f"POST {API}/queue/join HTTP/1.1\r\nHost: x\r\n".encode()
+        join = f"POST {API}/queue/join HTTP/1.1\r\nHost: 127.0.0.1\r\n".encode()
         spoken: dict[str, tuple[bytes, bool]] = {
             "half a line": (b"GET / HT", True),
             "half a header": (b"GET / HTTP/1.1\r\nHost:", True),

@@ -11,6 +11,7 @@ import geq
 
 BATCH, INPUTS, STATE, FEATURES = 3, 4, 6, 5
 CHANNELS_IN, CHANNELS_STATE, CHANNELS_MID, SIDE = 2, 3, 4, 4
+SIZE = (SIDE, SIDE)
 
 
 class InverseMultiquadric(geq.Similarity):

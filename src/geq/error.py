@@ -71,6 +71,20 @@ def one_line(problem: BaseException) -> str:
     return line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…"
 
 
+LARGEST_SEED = 2**32 - 1
+"""What every generator takes: numpy's global one no more than this, and none a negative number."""
+
+
+def check_seed(seed: int, name: str = "seed") -> None:
+    """
+    >>> check_seed(2**40)
+    Traceback (most recent call last):
+    geq.error.OptionError: seed must be from 0 to 4294967295: got 1099511627776
+    """
+    if not 0 <= seed <= LARGEST_SEED:
+        raise OptionError(f"{name} must be from 0 to {LARGEST_SEED}: got {seed}")
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> OptionError:
     """An error for ``name`` that names the nearest of the ``known`` ones.
 

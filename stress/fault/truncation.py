@@ -19,7 +19,7 @@ from stress.fault.run import options, timeless
 from stress.fault.scale import Scale
 from stress.part import Row
 
-FILES = ("config.yaml", "last.ckpt", "log.jsonl", "environment.json", "data.json")
+FILES = ("config.yaml", "last.ckpt", "log.jsonl", "environment.json", "data.json", "fingerprint.json")
 MODEL = ("model/model.safetensors", "model/config.json")
 
 

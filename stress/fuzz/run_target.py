@@ -78,6 +78,7 @@ def checkpoint_content(**changes: Any) -> bytes:
         "format": FORMAT,
         "position": {"epoch": 1, "batch": 0, "step": 4},
         "model": {"weight": torch.ones(2, 3), "scale": torch.ones((), dtype=torch.float64)},
+        "norms": {"layer": {"weight": torch.ones(2, 3)}},
         "optimizer": {"state": {0: {"momentum_buffer": torch.zeros(2, 3)}}, "param_groups": [{"lr": 0.1}]},
         "scaler": {},
         "average": None,

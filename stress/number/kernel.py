@@ -51,7 +51,7 @@ def compare(
     recorded, bound = similarity.bind(v), similarity.bind(v)
     formula = [recorded.grad(u), recorded.product(u, q), *flat(recorded.pull_back(u, q))]
     with torch.no_grad():
-        assert patch_kernel.usable(v, 16)
+        assert patch_kernel.usable(v, u, 16)
         library = [bound.grad(u), bound.product(u, q), *flat(bound.pull_back(u, q))]
     exponent = gamma * 30 * (size * size)
     names = "value", "product", "value", "in v", "in G", "in γ"

@@ -36,7 +36,8 @@ def run(tmp_path: Path) -> RunFolder:
 
 
 def images_of(run: RunFolder, number: int = 64) -> torch.Tensor:
-    loader = evaluation_loader(open_split(run.options(), "val"), batch_size=number)
+    held_out = open_split(run.options(), "val")
+    loader = evaluation_loader(held_out, statistics=held_out.statistics, batch_size=number)
     return next(iter(loader))[0]
 
 
@@ -69,7 +70,8 @@ def test_fresh_weights_have_not_moved(run: RunFolder) -> None:
     model.save_pretrained(run.model)
     found = SinceStart(images=64).measure(run)
     assert found["gamma_ratio"] == pytest.approx(1.0, rel=0.05)
-    assert found["distance_ratio"] == pytest.approx(1.0, rel=1e-3)
+    # Running variances divide by n − 1, and γ has moved a little from its first batch.
+    assert found["distance_ratio"] == pytest.approx(1.0, rel=5e-3)
     assert found["rank_kept"] == pytest.approx(100.0)
     assert Equilibria(images=64).measure(run)["evaluations"] == 4.5
     assert Validated().measure(run) == {"validation_accuracy": 12.5}

@@ -25,7 +25,8 @@ def run(tmp_path: Path) -> RunFolder:
 def test_feature_size(run: RunFolder) -> None:
     found = FeatureSize(images=250).measure(run)
     model = Network.from_pretrained(run.model).eval()
-    images, _ = next(iter(evaluation_loader(open_split(run.options(), "test"))))
+    test = open_split(run.options(), "test")
+    images, _ = next(iter(evaluation_loader(test, statistics=run.data().statistics)))
     with torch.no_grad():
         inputs = model.inputs_of_equilibria(images)
         states = [layer(inputs[name]).flatten() for name, layer in model.equilibria().items()]

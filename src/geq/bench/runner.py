@@ -23,7 +23,7 @@ def run_case(name: str, threads: int, quick: bool) -> Iterator[dict[str, Any]]:
     command += ["--quick"] if quick else []
     environment = {**os.environ, **MALLOC, "OMP_NUM_THREADS": str(max(2, threads))}
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, encoding="utf-8", env=environment
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:

@@ -107,7 +107,7 @@ def short(commit: str | None) -> str | None:
 
 def cpu_name(described: Path) -> str:
     """What the system calls its processor."""
-    lines: Iterable[str] = described.read_text().splitlines() if described.exists() else ()
+    lines: Iterable[str] = described.read_text(encoding="utf-8").splitlines() if described.exists() else ()
     named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return named[0] if named else platform.processor() or platform.machine()
 

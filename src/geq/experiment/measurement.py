@@ -173,7 +173,9 @@ class Speed:
 
     def measure(self, folder: RunFolder) -> Metrics:
         options, model = folder.options(), Network.from_pretrained(folder.model)
-        loader = evaluation_loader(open_split(options, "test"), batch_size=options.batch_size)
+        loader = evaluation_loader(
+            open_split(options, "test"), statistics=folder.data().statistics, batch_size=options.batch_size
+        )
         with limited_threads(options, model), measured_failures(model):
             batches = list(first_images(loader, self.images))
             number = sum(len(labels) for _, labels in batches)
@@ -207,7 +209,8 @@ class FeatureSize:
         handles = [layer.register_forward_hook(lambda _, given, z: states.append(z)) for layer in layers]
         try:
             with limited_threads(options, model), evaluating(model, test):
-                for images, _ in first_images(evaluation_loader(test), self.images):
+                loader = evaluation_loader(test, statistics=folder.data().statistics)
+                for images, _ in first_images(loader, self.images):
                     model(images)
         finally:
             for handle in handles:

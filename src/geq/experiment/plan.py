@@ -192,4 +192,4 @@ def preset(name: str) -> dict[str, Any]:
     """The options of a preset; not to be changed."""
     import yaml
 
-    return dict(yaml.safe_load(preset_path(name).read_text()))
+    return dict(yaml.safe_load(preset_path(name).read_text(encoding="utf-8")))

@@ -119,7 +119,7 @@ def found_address() -> str | None:
     Not every cluster that Ray itself would find: one that another program holds for itself is left alone.
     """
     left = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray" / "ray_current_cluster"
-    written = left.read_text().strip() if left.exists() else ""
+    written = left.read_text(encoding="utf-8").strip() if left.exists() else ""
     return os.environ.get("RAY_ADDRESS") or written or None
 
 

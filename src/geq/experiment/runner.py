@@ -149,7 +149,9 @@ class Runner:
         left = [job for job in work.jobs if not self.collect(job)]
         failure = None
         if left:
-            printed = log.read_text(errors="replace").splitlines()[-TAIL:] if log.exists() else []
+            printed = (
+                log.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL:] if log.exists() else []
+            )
             errors = [line for line in printed if line.startswith("geq: error: ")]
             how = "was interrupted" if code == INTERRUPTED else f"ended with code {code}"
             failure = errors[-1].removeprefix("geq: error: ") if errors else "\n".join([how, *printed])

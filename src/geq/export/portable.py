@@ -158,11 +158,11 @@ class PortableNetwork(nn.Module):
         self.register_buffer("tolerance", torch.tensor(tolerance, dtype=dtype))
         self.register_buffer("max_steps", torch.tensor(steps, dtype=torch.int64))
         with torch.no_grad(), measured_failures(copied):
-            # A pass tells every operator the size of its maps, on which its norm depends.
             images = torch.zeros(BATCH, channels, *size, dtype=dtype)
             inputs = copied.inputs_of_equilibria(images) if layers else {}
             factors = {name: feature_factor(layer, inputs[name]) for name, layer in layers.items()}
-        fold_norms(copied)
+            for name, layer in layers.items():
+                fold_norms(layer, layer.map_size(inputs[name]))
         for name, layer in layers.items():
             factor = factors[name]
             strictness = (1.0 if factor is None else factor) * layer.tol / tolerance
