@@ -174,17 +174,13 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
         return fn, tuple(cast) if isinstance(start, tuple) else cast[0]
 
     def _find(self, fn: StationaryMap, z0: State | None, trace: bool = False) -> Solution:
-        solver, tol, max_steps = self.solver, self.tol, self.max_steps
+        solver, max_steps = self.solver, self.max_steps
         on_failure = self.on_failure or ("ignore" if self.training else "raise")
-        features = self._features(fn)
+        features = self.feature_map(fn)
+        tol = self.tolerance(features)
         if isinstance(self.gradient, Unrolled):
             # An unrolled layer is its iterations: it ends after them, wherever that is.
-            solver, max_steps, on_failure = Picard(), 1, "ignore"
-        elif features is not None:
-            tol = tol * features.tolerance_factor
-        elif isinstance(solver, (ProximalGradient, FISTA)):
-            # ‖T(z) − z‖ is at most max(1, η) times the residual that a step of η measures.
-            tol = tol / max(1.0, solver.step_size)
+            solver, tol, max_steps, on_failure = Picard(), self.tol, 1, "ignore"
         solution = fixed_point(
             features or fn,
             self._start(fn, features, z0),  # not kept here, so that the solve can let go of it
@@ -209,7 +205,11 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
         assert z0 is None or isinstance(z0, Tensor)
         return features.start(z0)
 
-    def _features(self, fn: StationaryMap) -> FeatureMap | None:
+    def tolerance(self, features: FeatureMap | None) -> float:
+        """Relative residual of what the solver iterates that bounds the state's by ``tol``."""
+        return self.tol * (self.solver if features is None else features).tolerance_factor
+
+    def feature_map(self, fn: StationaryMap) -> FeatureMap | None:
         """The smaller equation in Wz, where the map has one and the solver can take it."""
         takes_any_map = not isinstance(self.solver, (ProximalGradient, FISTA))
         if isinstance(fn, ProximalMap) and takes_any_map and not isinstance(self.gradient, Unrolled):

@@ -120,24 +120,17 @@ def own_points(layer: Equilibrium, x: Any) -> list[State]:
     fn = layer.cell.at(layer.cell.inject(x))
     if isinstance(layer.gradient, Unrolled):
         return unrolled_points(layer.gradient, fn)
-    features = feature_equation(layer, fn)
-    factor = 1.0 if features is None else features.tolerance_factor
+    features = layer.feature_map(fn)
     recorded = Recorder(fn, features, isinstance(layer.solver, (ProximalGradient, FISTA)))
     fixed_point(
         recorded,
         fn.start(None) if features is None else features.start(None),
         layer.solver,
-        tol=layer.tol * factor,
+        tol=layer.tolerance(features),
         max_steps=layer.max_steps,
         on_failure="ignore",
     )
     return recorded.points
-
-
-def feature_equation(layer: Equilibrium, fn: StationaryMap) -> FeatureMap | None:
-    """The smaller equation that the layer solves, where it does; see :class:`~geq.cell.FeatureMap`."""
-    descends = isinstance(layer.solver, (ProximalGradient, FISTA))
-    return fn.features() if isinstance(fn, ProximalMap) and not descends else None
 
 
 def unrolled_points(gradient: Unrolled, fn: StationaryMap) -> list[State]:

@@ -1,8 +1,8 @@
 """The loop of :func:`~geq.solver.fixed_point.fixed_point` as one ``while_loop``, for export.
 
-The rules are the same: a sample that has converged or diverged is held at its best state, everything else is
-per sample. What differs is the arithmetic of a step: nothing is changed in place, and Anderson's system is
-solved by :func:`~geq.export.elimination.solve_positive`.
+The rules are those of :mod:`geq.solver.rule`: a sample that has converged or diverged is held at its best
+state, everything else is per sample. What differs is the arithmetic of a step: nothing is changed in place,
+and Anderson's system is solved by :func:`~geq.export.elimination.solve_positive`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from torch import Tensor
 
 from geq.error import OptionError
 from geq.export.elimination import solve_positive
-from geq.solver import Anderson, Picard, Solver
-from geq.solver.fixed_point import ABSOLUTE, BLOW_UP
+from geq.solver import Anderson, Picard, Solver, rule
 
 Memory = tuple[Tensor, ...]
 
@@ -71,20 +70,20 @@ class AndersonSteps(Steps):
 
     def weights(self, residuals: Float[Tensor, "batch memory size"]) -> Float[Tensor, "batch memory"]:
         """α of every sample, or the newest alone where it cannot be had to useful accuracy."""
-        numbers = torch.finfo(residuals.dtype)
-        ridge = max(self.ridge, numbers.eps)
+        eps = torch.finfo(residuals.dtype).eps
         gram = residuals @ residuals.transpose(1, 2)
-        unit = torch.eye(self.memory, dtype=gram.dtype, device=gram.device)
-        square = (gram * unit).sum(2)
-        filled = square > numbers.tiny
-        scale = torch.where(filled, square.clamp_min(numbers.tiny).rsqrt(), 0.0)
-        # An empty slot has the equation α = 0.
-        diagonal = torch.where(filled, ridge, 1.0).unsqueeze(2) * unit
-        solved = solve_positive(gram * scale.unsqueeze(1) * scale.unsqueeze(2) + diagonal, scale, ridge)
-        solved = solved * scale
-        weights = solved / solved.sum(1, keepdim=True)
-        usable = weights.abs().sum(1, keepdim=True) <= 1 / math.sqrt(numbers.eps)  # NaN: false
-        return torch.where(usable, weights, unit[0])
+        identity = torch.eye(self.memory, dtype=gram.dtype, device=gram.device)
+        square = (gram * identity).sum(2)
+        least = max(self.ridge, eps)
+        return rule.anderson_weights(
+            gram,
+            square,
+            identity,
+            identity[0],
+            self.ridge,
+            eps,
+            lambda system, right: solve_positive(system, right, least),
+        )
 
 
 def steps_of(solver: Solver[Any]) -> Steps:
@@ -109,14 +108,12 @@ class Measured:
     steps: Int[Tensor, " batch"]
 
 
-def relative_residual(
-    residual: Float[Tensor, "batch size"], fz: Float[Tensor, "batch size"], tolerance: Tensor
+def residual_norms(
+    residual: Float[Tensor, "batch size"], fz: Float[Tensor, "batch size"]
 ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-    """‖f(z) − z‖, and its ratio to ‖f(z)‖, which is at most ``tolerance`` where the stopping rule holds."""
-    absolute, image = (torch.linalg.vector_norm(rows, dim=1) for rows in (residual, fz))
-    absolute = absolute + 0 * image  # NaN, which fails every comparison, unless both are finite
-    floor = ABSOLUTE / tolerance
-    return absolute, absolute / (image + floor).clamp_min(torch.finfo(fz.dtype).tiny)
+    """‖f(z) − z‖ and ‖f(z)‖ of each sample."""
+    image = rule.row_norm(fz)
+    return rule.finite_or_nan(rule.row_norm(residual), image), image
 
 
 def find_fixed_point(
@@ -128,34 +125,34 @@ def find_fixed_point(
     max_steps: Int[Tensor, ""],
 ) -> Measured:
     """Solve z = fn(z, *inputs); ``inputs`` are all tensors that fn uses."""
-    numbers = torch.finfo(start.dtype)
     memory = solver.init(start)
 
     def unfinished(
         count: Tensor, z: Tensor, best: Tensor, least: Tensor, active: Tensor, *rest: Tensor
     ) -> Tensor:
-        limit = rest[2 + len(memory) + 1]
-        return active.any() & (count < limit)
+        max_steps = rest[3 + len(memory) + 1]
+        return active.any() & (count < max_steps)
 
     def advance(
         count: Tensor, z: Tensor, best: Tensor, least: Tensor, active: Tensor, *rest: Tensor
     ) -> tuple[Tensor, ...]:
-        steps, limit, *kept = rest[: 2 + len(memory)]
-        tolerance, _, *given = rest[2 + len(memory) :]
+        steps, limit, floor, *kept = rest[: 3 + len(memory)]
+        tolerance, _, *given = rest[3 + len(memory) :]
         fz = fn(z, *given)
         residual = fz - z
-        absolute, relative = relative_residual(residual, fz, tolerance)
-        first = (absolute * BLOW_UP).clamp_max(numbers.max)
-        limit = torch.where(count == 0, first, limit)
+        absolute, image = residual_norms(residual, fz)
+        limit = torch.where(count == 0, rule.divergence_limit(absolute), limit)
+        floor = torch.where(count == 0, rule.residual_floor(absolute, tolerance), floor)
+        relative = rule.relative_residual(absolute, image, floor)
 
         improved = active & (relative < least)
         best = torch.where(improved.unsqueeze(1), z, best)
         least = torch.where(improved, relative, least)
         steps = steps + active.to(steps.dtype)
-        active = active & (absolute <= limit) & (relative > tolerance)
+        active = active & rule.within(absolute, limit) & (relative > tolerance)
         following, changed = solver.step(z, fz, residual, tuple(kept))
         z = torch.where(active.unsqueeze(1), following, best)
-        return count + 1, z, best, least, active, steps, limit, *changed
+        return count + 1, z, best, least, active, steps, limit, floor, *changed
 
     batch = start[:, 0]
     carried = (
@@ -165,7 +162,8 @@ def find_fixed_point(
         torch.full_like(batch, math.inf),
         torch.ones_like(batch, dtype=torch.bool),
         torch.zeros_like(batch, dtype=torch.int64),
-        torch.full_like(batch, numbers.max),
+        torch.zeros_like(batch),
+        torch.zeros_like(batch),
         *memory,
     )
     # The operator itself: its usual front end would compile the body, which needs no compiler to be traced.

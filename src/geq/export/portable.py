@@ -21,13 +21,14 @@ from geq.data.dataset import Statistics
 from geq.equilibrium import Equilibrium
 from geq.error import OptionError
 from geq.export.fold import fold_norms
-from geq.export.iteration import Measured, find_fixed_point, relative_residual, steps_of
+from geq.export.iteration import Measured, find_fixed_point, residual_norms, steps_of
 from geq.export.mapping import PlainMap, plain_map
 from geq.export.trace import BATCH, TracedMap
 from geq.gradient import SAM, Unrolled
 from geq.model.mon import Mon
 from geq.model.network import Network
 from geq.model.node import NeuralODE
+from geq.solver import rule
 from geq.solver.state import Layout, Packing, State, parts_of
 from geq.training.tolerance import measured_failures
 
@@ -116,7 +117,8 @@ class PortableEquilibrium(nn.Module):
         for count in range(1, self.unrolled.steps + 1):
             z = self.unrolled.advance(lambda state: self.map(state, context), z, count)
         rows, image = packing.pack(z), packing.pack(self.map(z, context))
-        _, residual = relative_residual(image - rows, image, tolerance)
+        absolute, size = residual_norms(image - rows, image)
+        residual = rule.relative_residual(absolute, size, rule.residual_floor(absolute, tolerance))
         residual = torch.where(residual.isnan(), torch.inf, residual)
         steps = torch.full_like(residual, self.unrolled.steps, dtype=torch.int64)
         return Measured(rows, residual, steps)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor
 
 from geq.error import OptionError
 from geq.solver.base import Solver, check_memory, check_range
+from geq.solver.rule import anderson_weights
 
 FIRST_SLOTS = 4
 """Slots of a new window: enough for most solves to 1e-3, which then never pay for the rest."""
@@ -99,7 +99,16 @@ class Anderson(Solver[Window]):
         memory.gram[:, :count, slot] = products
 
         plain = memory.identity[slot, :count]
-        weights = self._weights(memory.gram[:, :count, :count], plain, torch.finfo(z.dtype).eps)
+        gram = memory.gram[:, :count, :count]
+        weights = anderson_weights(
+            gram,
+            gram.diagonal(dim1=1, dim2=2),
+            memory.identity[:count, :count],
+            plain,
+            self.ridge,
+            torch.finfo(z.dtype).eps,
+            solve_any,
+        )
         # The solver of the small system leaves them column by column, for which bmm would copy the images.
         weights = weights.contiguous().unsqueeze(1)
         mixed = torch.bmm(weights, images)
@@ -107,19 +116,10 @@ class Anderson(Solver[Window]):
             mixed = torch.baddbmm(mixed, weights, residuals, alpha=self.mixing - 1)
         return mixed.squeeze(1).to(z.dtype), memory
 
-    def _weights(
-        self, gram: Float[Tensor, "batch n n"], plain: Float[Tensor, " n"], eps: float
-    ) -> Float[Tensor, "batch n"]:
-        """α of every sample, or ``plain`` where it cannot be had to useful accuracy."""
-        scale = gram.diagonal(dim1=1, dim2=2).clamp_min(torch.finfo(gram.dtype).tiny).rsqrt()
-        system = gram * scale.unsqueeze(1) * scale.unsqueeze(2)
-        system.diagonal(dim1=1, dim2=2).add_(max(self.ridge, torch.finfo(gram.dtype).eps))
-        solved = torch.linalg.solve_ex(system, scale)[0] * scale
-        weights = solved / solved.sum(1, keepdim=True)
-        usable = torch.linalg.vector_norm(weights, ord=1, dim=1, keepdim=True) <= 1 / math.sqrt(
-            eps
-        )  # NaN: false
-        return torch.where(usable, weights, plain)
+
+def solve_any(system: Float[Tensor, "batch n n"], right: Float[Tensor, "batch n"]) -> Tensor:
+    """Solve each linear system; a singular one gives NaN or infinity instead of an error."""
+    return torch.linalg.solve_ex(system, right)[0]
 
 
 def inner_products(rows: Float[Tensor, "batch n size"], vector: Float[Tensor, "batch size"]) -> Tensor:

@@ -23,6 +23,11 @@ class Solver(Generic[Memory], metaclass=CheckedOptions):
     one row per sample, and must treat the rows independently: NaN in one row may not reach another.
     """
 
+    @property
+    def tolerance_factor(self) -> float:
+        """Factor that tightens the tolerance, so that the residual of the map itself meets it."""
+        return 1.0
+
     def prepare(self, fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """The map whose fixed point is iterated for; by default ``fn`` itself."""
         return fn

@@ -12,17 +12,10 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from geq.error import ConvergenceError, ConvergenceWarning, OptionError, unknown_name
+from geq.solver import rule
 from geq.solver.base import Solver
 from geq.solver.solution import Solution, Status
 from geq.solver.state import Packing, State, check_image, check_start, parts_of
-
-ABSOLUTE = 1e-15
-"""The absolute tolerance where none is given, of a first residual of at least 1; it serves solutions that are
-exactly zero. In proportion below 1, or inputs of 1e-20 would be answered by zero.
-"""
-
-BLOW_UP = 1e8
-"""A sample whose ‖f(z) − z‖ exceeds this many times its first value has diverged."""
 
 ON_FAILURE = ("raise", "warn", "ignore")
 
@@ -86,7 +79,6 @@ def fixed_point(
 
     packing = Packing.of(z0)
     z = packing.pack(z0).detach()
-    start = z.data_ptr()
     del z0  # a caller that does not keep the start need not pay for it during the solve
     progress = _Progress(z, tol, abs_tol, trace)
     memory: Any = None
@@ -110,7 +102,7 @@ def fixed_point(
             z = progress.hold(z)
             del state, image, fz, residual  # before the next ones are made
 
-    if progress.best.data_ptr() == start:
+    if progress.best_is_start:
         progress.best = progress.best.clone()  # a start that was good enough stays the caller's own memory
     solution = progress.solution(packing)
     if solution.status is not Status.CONVERGED and on_failure != "ignore":
@@ -133,7 +125,7 @@ class _Progress:
         self.tol, self.abs_tol = tol, abs_tol
         self.floor: Tensor | float = 0.0
         self.norm_dtype = torch.promote_types(z.dtype, torch.float32)
-        self.best = z
+        self.best, self.best_is_start = z, True
         self.residual = torch.full((batch,), math.inf, dtype=self.norm_dtype)
         self.active = torch.ones(batch, dtype=torch.bool)
         self.converged = torch.zeros(batch, dtype=torch.bool)
@@ -151,14 +143,11 @@ class _Progress:
     def record(self, z: Tensor, fz: Tensor, residual: Tensor) -> None:
         """Measure the residual at ``z``; keep it where it is the best, and stop the samples that are done."""
         absolute, image = self._norms(residual, fz)
-        absolute = absolute + 0 * image  # NaN, which fails every comparison below, unless both are finite
-        numbers = torch.finfo(self.norm_dtype)
+        absolute = rule.finite_or_nan(absolute, image)
         if self.limit is None:
-            self.limit = (absolute * BLOW_UP).clamp_max(numbers.max)
-            first = absolute.clamp_max(1.0).nan_to_num(nan=1.0)
-            self.floor = self.abs_tol / self.tol if self.abs_tol is not None else ABSOLUTE / self.tol * first
-        # At most tol exactly where the stopping rule holds; the lower bound is for f(z) = 0 and abs_tol = 0.
-        relative = absolute / (image + self.floor).clamp_min(numbers.tiny)
+            self.limit = rule.divergence_limit(absolute)
+            self.floor = rule.residual_floor(absolute, self.tol, self.abs_tol)
+        relative = rule.relative_residual(absolute, image, self.floor)
         self.count += 1
 
         improved = self.active & (relative < self.residual)
@@ -166,12 +155,13 @@ class _Progress:
             finite = relative.nan_to_num(nan=math.inf, posinf=math.inf)
             self.trace.append(torch.where(self.active, finite, self.trace[-1] if self.trace else finite))
         if torch.equal(improved, self.active):
-            self.best = z  # stopped samples are held at their best in z, so this is right for them as well
+            # Stopped samples are held at their best in z, so this is right for them as well.
+            self.best, self.best_is_start = z, self.count == 1
         else:
-            self.best = torch.where(_column(improved, z), z, self.best)
+            self.best, self.best_is_start = torch.where(_column(improved, z), z, self.best), False
         self.residual = torch.where(improved, relative, self.residual)
 
-        sound = absolute <= self.limit
+        sound = rule.within(absolute, self.limit)
         active = self.active & sound & (relative > self.tol)
         if not torch.equal(active, self.active):
             self.converged |= self.active & (relative <= self.tol)
@@ -196,7 +186,7 @@ class _Progress:
             index = lost.nonzero().squeeze(1)
             rows = index.to(fz.device)
             for found, values in ((absolute, residual), (image, fz)):
-                found[index] = _scaled_norm(values[rows].to(self.norm_dtype)).cpu()
+                found[index] = rule.row_norm(values[rows].to(self.norm_dtype)).cpu()
         return absolute, image
 
     def hold(self, z: Tensor) -> Tensor:
@@ -215,12 +205,6 @@ class _Progress:
             status=self.status,
             trace=None if self.trace is None else torch.stack(self.trace).to(device),
         )
-
-
-def _scaled_norm(rows: Tensor) -> Tensor:
-    largest = rows.abs().amax(1, keepdim=True) if rows.shape[1] else rows.new_zeros(len(rows), 1)
-    unit = torch.where(largest > 0, largest, 1.0)
-    return (unit * torch.linalg.vector_norm(rows / unit, dim=1, keepdim=True)).squeeze(1)
 
 
 def _column(mask: Bool[Tensor, " batch"], like: Tensor) -> Bool[Tensor, "batch 1"]:

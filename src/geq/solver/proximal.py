@@ -32,6 +32,11 @@ class _Descent(Solver[Memory]):
                 f"{type(self).__name__}: step_size must be finite and above 0: got {self.step_size!r}"
             )
 
+    @property
+    def tolerance_factor(self) -> float:
+        # ‖T(z) − z‖ is at most max(1, η) times the residual that a step of η measures.
+        return 1 / max(1.0, self.step_size)
+
     def check_tolerance(self, tol: float, dtype: torch.dtype) -> None:
         # (M(z) − z)/η is known to a rounding of z divided by η: a step that is lost in z is no residual.
         least = 4 * torch.finfo(dtype).eps
