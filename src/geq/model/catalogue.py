@@ -1,7 +1,7 @@
 """Table of the registered models: name, size and cost, read from a file so that listing needs no torch.
 
-The file is generated from the registry: ``python -m geq.model.catalogue`` writes it anew after a change of the
-models. A test compares it with the models themselves.
+The file is generated from the registry: ``python -m geq.model.catalogue`` writes it anew after a change of
+the models. A test compares it with the models themselves.
 """
 
 from __future__ import annotations
