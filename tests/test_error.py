@@ -41,8 +41,28 @@ def test_nearest_name() -> None:
     assert "did you mean" not in nothing
     assert "known: memory, mixing" in nothing
     assert "(known: none)" in str(unknown_name("option", "x", []))
-    many = str(unknown_name("model", "m", [f"model{i}" for i in range(60)]))
-    assert "… 60 in all" in many
+
+
+def test_of_many_names_only_the_nearest_three_are_listed() -> None:
+    names = [f"model{i}" for i in range(60)]
+    assert "'model3'? (nearest of 60: model3, model13, model23)" in str(
+        unknown_name("model", "model3x", names)
+    )
+    assert "none of 60 known names is similar" in str(unknown_name("model", "m", names))
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("nosuch", ["bench", "models"]),
+        ("--folder", ["--power"]),
+        ("stride", ["hidden"]),
+        ("image_size", ["max_steps"]),
+        ("--bogus", ["--runs"]),
+    ],
+)
+def test_no_guess_below_a_similarity(name: str, known: list[str]) -> None:
+    assert "did you mean" not in str(unknown_name("option", name, known))
 
 
 def test_missing_extra_says_how_to_get_it() -> None:

@@ -112,7 +112,7 @@ def run(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(overview())
         return 0
-    if arguments[0] in ("-V", "--version"):
+    if arguments[0] in ("-V", "--version", "version"):
         from importlib.metadata import version  # slower to load than all the rest of this file
 
         print(f"geq {version('geq')}")

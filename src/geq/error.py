@@ -85,19 +85,48 @@ def check_seed(seed: int, name: str = "seed") -> None:
         raise OptionError(f"{name} must be from 0 to {LARGEST_SEED}: got {seed}")
 
 
+SIMILAR = 0.6
+"""Similarity from 0 to 1 from which on a known name may be what was meant."""
+LISTED, NEAREST = 8, 3
+"""Known names that an error lists in full; of more it lists only the nearest."""
+
+
+def nearest_names(name: str, known: Iterable[str]) -> list[str]:
+    """Return the known names that are similar to ``name``, at most three, the nearest first.
+
+    >>> nearest_names("geq_tny", ["geq_tiny", "resnet18"]), nearest_names("--folder", ["--power"])
+    (['geq_tiny'], [])
+    """
+    given = name.lstrip("-").lower()
+
+    def similarity(option: str) -> float:
+        other = option.lstrip("-").lower()
+        ratio = difflib.SequenceMatcher(None, other, given).ratio()
+        return max(ratio, SIMILAR) if len(given) > 2 and other.startswith(given) else ratio
+
+    scores = {option: similarity(option) for option in known}
+    close = sorted((option for option in scores if scores[option] >= SIMILAR), key=lambda o: (-scores[o], o))
+    return close[:NEAREST]
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> OptionError:
     """An error for ``name`` that names the nearest of the ``known`` ones.
 
     >>> print(unknown_name("model", "geq_tny", ["geq_tiny", "resnet18"]))
     unknown model 'geq_tny'; did you mean 'geq_tiny'? (known: geq_tiny, resnet18)
+    >>> print(unknown_name("model", "geq_tny", ["geq_tiny", "geq_tall", *"abcdefgh"]))
+    unknown model 'geq_tny'; did you mean 'geq_tiny'? (nearest of 10: geq_tiny, geq_tall)
     """
     options = sorted(known)
-    nearest = difflib.get_close_matches(name, options, n=1, cutoff=0.5)
+    nearest = nearest_names(name, options)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-    listing = (
-        ", ".join(options) if len(options) <= 40 else f"{', '.join(options[:40])}, … {len(options)} in all"
-    )
-    return OptionError(f"unknown {kind} {name!r}{hint} (known: {listing or 'none'})")
+    if len(options) <= LISTED:
+        listing = f"known: {', '.join(options) or 'none'}"
+    elif nearest:
+        listing = f"nearest of {len(options)}: {', '.join(nearest)}"
+    else:
+        listing = f"none of {len(options)} known names is similar"
+    return OptionError(f"unknown {kind} {name!r}{hint} ({listing})")
 
 
 class CheckedOptions(ABCMeta):

@@ -18,7 +18,8 @@ from geq.analysis.corruption import CLEAN, Corrupted, Sweep, analyse, sweep
 from geq.analysis.corruption_picture import draw_corruptions
 from geq.analysis.piece import Pieces
 from geq.analysis.subject import Settings, Subject
-from geq.data.corruption import corrupt, corruption_names, write_cifar_c
+from geq.data.corruption import corrupt, corruption_names
+from geq.data.corruption.cifar_c import write_cifar_c
 from geq.data.registry import load_dataset
 from geq.error import CheckpointError, DataError, InputError, OptionError
 from geq.training.run import RunFolder

@@ -89,6 +89,47 @@ def test_help_does_not_import_torch() -> None:
     assert run(code).splitlines()[-1] == "False False"
 
 
+HEAVY = "torch lightning torchmetrics gradio sklearn captum matplotlib kornia onnx scipy"
+LIGHT = (
+    "models",
+    "models resnet* --json",
+    "reproduce",
+    "reproduce --json",
+    "report",
+    "runs",
+    "show no_such_model",
+    "train --model no_such_model",
+    "train --data no_such_dataset",
+    "evaluate no_such_run",
+    "predict no_such_run image.png",
+    "explain no_such_run",
+    "export no_such_run",
+    "compare no_such_run other",
+    "demo no_such_run",
+    "report no_such_folder",
+    "reproduce no_such_experiment",
+    "bench no_such_case",
+    "data no_such_action",
+    "data fetch no_such_dataset",
+    "no_such_command",
+)
+"""Commands that answer from names and files alone."""
+
+
+@pytest.mark.parametrize("command", LIGHT)
+def test_lists_and_misspelt_names_are_answered_without_heavy_imports(
+    command: str, tmp_path: pathlib.Path
+) -> None:
+    code = (
+        f"import sys; from geq.cli import main; main({command.split()!r});"
+        f"print([m for m in {HEAVY.split()!r} if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 def test_core_imports_nothing_optional() -> None:
     optional = (
         "lightning jsonargparse torchmetrics tensorboard rich kornia PIL captum matplotlib sklearn skorch"

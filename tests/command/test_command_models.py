@@ -10,14 +10,14 @@ from geq.cli import main
 
 
 def test_the_table_lists_size_cost_and_source(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["models", "--pattern", "resnet50"]) == 0
+    assert main(["models", "resnet50"]) == 0
     (row,) = [line for line in capsys.readouterr().out.splitlines() if "resnet50" in line]
     for cell in ("25.6M", "4.09G", "3×224×224", "OptEq table 7", "ImageNet 75.1 / 92.5"):
         assert cell in row
 
 
 def test_json_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["models", "--pattern=node_*172k", "--json"]) == 0
+    assert main(["models", "node_*172k", "--json"]) == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     assert rows["node_cifar_172k"]["parameters"] == 172_358
     assert rows["node_cifar_172k"]["input_shape"] == [3, 32, 32]
@@ -41,8 +41,8 @@ def test_show_counts_repeated_calls(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["models", "--patern", "x"], "did you mean '--pattern'"),
-        (["models", "--pattern", "resnett*"], "unknown model pattern 'resnett*'"),
+        (["models", "--jsn"], "did you mean '--json'"),
+        (["models", "resnett*"], "unknown model pattern 'resnett*'"),
         (["show", "resnet_tny"], "did you mean 'resnet_tiny'"),
         (["show", "resnet_tiny", "--depht=2"], "did you mean '--depth'"),
         (["show", "resnet_tiny", "--depth", "deep"], "Got value: deep"),

@@ -73,7 +73,7 @@ def test_each_command_has_the_output_that_scripts_want() -> None:
         (["show", "resnet_tiny", "--json"], {"model", "source", "reported", "tree"}),
         (["data", "list", "--json"], {"root", "datasets"}),
         (["data", "check", "digits", "--json"], {"root", "problems", "checked"}),
-        (["models", "--pattern", "geq_tiny*", "--json"], None),
+        (["models", "geq_tiny*", "--json"], None),
         (["reproduce", "--json"], None),
         (["bench", "--list", "--json"], None),
     ],
@@ -94,7 +94,7 @@ def test_the_output_is_one_document(
 def test_the_tree_of_a_network_counts_what_it_holds(capsys: pytest.CaptureFixture[str]) -> None:
     main(["show", "geq_tiny", "--json"])
     tree = json.loads(capsys.readouterr().out)["tree"]
-    main(["models", "--pattern", "geq_tiny", "--json"])
+    main(["models", "geq_tiny", "--json"])
     assert tree["parameters"] == json.loads(capsys.readouterr().out)[0]["parameters"]
     assert tree["outputs"] == [[10]]
     assert sum(child["parameters"] for child in tree["children"]) == tree["parameters"]

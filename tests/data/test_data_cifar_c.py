@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from geq.data.corruption import cifar_c, corrupt, read_cifar_c, write_cifar_c
+from geq.data.corruption import cifar_c, corrupt
+from geq.data.corruption.cifar_c import read_cifar_c, write_cifar_c
 from geq.data.dataset import ImageDataset
 from geq.data.registry import load_dataset
 from geq.error import DataError, OptionError

@@ -11,13 +11,8 @@ from scipy.stats import spearmanr
 from geq.analysis.corruption import Corrupted
 from geq.data.dataset import Labelled
 from geq.experiment.equilibrium_measurement import first_held_out, held_out
-from geq.experiment.outlier_measurement import (
-    OutlierWeights,
-    changed,
-    detection,
-    rank_correlation,
-    weights_of,
-)
+from geq.experiment.outlier import changed, detection, rank_correlation, weights_of
+from geq.experiment.outlier_measurement import OutlierWeights
 from geq.model.network import Network
 from saved_runs import saved_run
 

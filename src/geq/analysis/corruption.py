@@ -28,7 +28,8 @@ from geq.analysis.part import weights_key
 from geq.analysis.piece import Pieces
 from geq.analysis.result import Result, Table, shown
 from geq.analysis.subject import Subject
-from geq.data.corruption import SEVERITIES, corrupt, corruption_names, read_cifar_c
+from geq.data.corruption import SEVERITIES, corrupt, corruption_names
+from geq.data.corruption.cifar_c import read_cifar_c
 from geq.data.corruption.registry import ALL_GROUPS, known_names
 from geq.data.dataset import Dataset, Derived, Labelled
 from geq.data.option import DatasetOptions

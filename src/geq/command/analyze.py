@@ -89,13 +89,15 @@ def declare(parser: Any) -> None:
 def main(arguments: list[str]) -> int:
     asked = parse("analyze", SUMMARY, arguments, declare)
 
+    from geq.training.run import RunFolder
+
+    folder = RunFolder.find(asked.run, asked.runs)
+
     from geq.analysis.part import chosen, run_parts
     from geq.analysis.result import Result
     from geq.analysis.subject import Settings
-    from geq.training.run import RunFolder
 
     names = chosen(None if asked.only is None else words(asked.only))
-    folder = RunFolder.find(asked.run, asked.runs)
     read = {name: getattr(asked, name) for name in asdict(Settings())}
     read["epsilons"] = numbers(asked.epsilons, "--epsilons")
     read["beside"] = tuple(str(RunFolder.find(name, asked.runs).home) for name in words(asked.beside))

@@ -8,19 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from geq.command.option import add_json, add_quiet, parse
 from geq.command.terminal import BAD, GOOD, console_for, print_json
-from geq.data.corruption.cifar_c import FOLDER, write_cifar_c
-from geq.data.corruption.registry import corruption_names
-from geq.data.dataset import ImageDataset, Split
-from geq.data.fetch import fetch
-from geq.data.folder import FolderDataset
-from geq.data.registry import AnyDataset, dataset_info, dataset_names, load_dataset
+from geq.data.catalogue import SUMMARIES, check_dataset_name
 from geq.data.root import data_root
-from geq.data.segmentation import SegmentationDataset
-from geq.data.source import SOURCES, check_files
+from geq.data.source import SOURCES, check_files, source_of
 from geq.error import DataError, GeqError, unknown_name
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+
+    from geq.data.dataset import Split
+    from geq.data.registry import AnyDataset
 
 USAGE = """usage: geq data ACTION [options]
 
@@ -46,12 +43,12 @@ def list_command(arguments: list[str]) -> int:
     options = parse("data list", "What is below the data root.", arguments, declare_list)
     root = data_root(options.data_root)
     rows = []
-    for name in dataset_names():
+    for name in SUMMARIES:
         sizes, problem = _sizes(name, root)
         rows.append(
             {
                 "name": name,
-                "summary": dataset_info(name).summary,
+                "summary": SUMMARIES[name],
                 "there": bool(sizes),
                 "checked_by": "md5" if name in SOURCES and SOURCES[name].files else "reading",
                 "sizes": sizes,
@@ -85,6 +82,8 @@ def _show(rows: list[dict[str, Any]], root: Path) -> None:
 
 def _sizes(name: str, root: Path) -> tuple[dict[Split, int], str]:
     """The sizes of the official splits that can be read, and why the first of the others cannot."""
+    from geq.data.registry import dataset_info
+
     sizes: dict[Split, int] = {}
     problem = ""
     for split in SPLITS:
@@ -99,6 +98,8 @@ def _sizes(name: str, root: Path) -> tuple[dict[Split, int], str]:
 
 def _official(name: str, split: Split, root: Path) -> AnyDataset:
     """The split as it was published, with nothing held out."""
+    from geq.data.registry import dataset_info, load_dataset
+
     return load_dataset(name, split, root=root, validation=None if dataset_info(name).own_val else 0)
 
 
@@ -113,7 +114,7 @@ def check_command(arguments: list[str]) -> int:
     """Exit code 1 if anything is missing or wrong."""
     options = parse("data check", "Compare files with the official checksums.", arguments, declare_check)
     root = data_root(options.data_root)
-    names = options.names or [name for name in dataset_names() if _sizes(name, root)[0]]
+    names = options.names or [name for name in SUMMARIES if _sizes(name, root)[0]]
     console = console_for(options.json, options.quiet)
     found: list[dict[str, str]] = []
     wrong = 0
@@ -123,7 +124,7 @@ def check_command(arguments: list[str]) -> int:
         console.print(f"{status:8} {what}", highlight=False, markup=False, soft_wrap=True)
 
     for name in names:
-        dataset_info(name)  # an unknown name is answered before anything is read
+        check_dataset_name(name)  # an unknown name is answered before anything is read
         files = check_files(name, root) if name in SOURCES else []
         for file in files:
             other = f" (md5 {file.found})" if file.status == "differs" else ""
@@ -141,6 +142,8 @@ def check_command(arguments: list[str]) -> int:
 
 def _check_by_reading(name: str, root: Path, say: Callable[[str, str, str], None]) -> int:
     """Read every image of every split; the number of those that cannot be read."""
+    from geq.data.registry import dataset_info
+
     wrong = 0
     for split in SPLITS:
         if split == "val" and not dataset_info(name).own_val:
@@ -161,6 +164,9 @@ def _check_by_reading(name: str, root: Path, say: Callable[[str, str, str], None
 
 
 def _unreadable(dataset: AnyDataset) -> list[str]:
+    from geq.data.folder import FolderDataset
+    from geq.data.segmentation import SegmentationDataset
+
     if not isinstance(dataset, FolderDataset | SegmentationDataset):
         return []
     messages = []
@@ -185,6 +191,10 @@ def fetch_command(arguments: list[str]) -> int:
     root = data_root(options.data_root)
     console = console_for(quiet=options.quiet)
     for name in options.names:
+        source_of(name)  # an unknown name is answered before anything is fetched
+    from geq.data.fetch import fetch
+
+    for name in options.names:
         with _progress(in_bytes=True, quiet=options.quiet) as progress:
             made = fetch(name, root, mirror=options.mirror, progress=_reporter(progress))
         what = ", ".join(map(str, made)) if made else f"is below {root} already"
@@ -194,7 +204,7 @@ def fetch_command(arguments: list[str]) -> int:
 
 def declare_corrupt(parser: Any) -> None:
     parser.add_argument(
-        "--output", type=Path, default=None, help=f"folder (default: {FOLDER} below the root)"
+        "--output", type=Path, default=None, help="folder (default: CIFAR-10-C below the root)"
     )
     parser.add_argument("--names", nargs="+", default=None, help="corruptions (default: all 19)")
     parser.add_argument("--seed", type=int, default=0, help="of the noise")
@@ -207,9 +217,15 @@ def corrupt_command(arguments: list[str]) -> int:
     words = "Write CIFAR-10-C; an interrupted run goes on."
     options = parse("data corrupt", words, arguments, declare_corrupt)
     root = data_root(options.data_root)
+    from geq.data.corruption.registry import corruption_names
+
     for name in options.names or ():
         if name not in corruption_names():
             raise unknown_name("corruption", name, corruption_names())
+    from geq.data.corruption.cifar_c import FOLDER, write_cifar_c
+    from geq.data.dataset import ImageDataset
+    from geq.data.registry import load_dataset
+
     clean = load_dataset("cifar10", "test", root=root, subset=options.subset)
     assert isinstance(clean, ImageDataset)
     directory = options.output or root / FOLDER

@@ -36,6 +36,9 @@ def declare(parser: Any) -> None:
 
 def main(arguments: list[str]) -> int:
     asked = parse("demo", SUMMARY, arguments, declare)
+    from geq.training.run import RunFolder
+
+    named = [RunFolder.find(name, asked.runs) for name in (asked.run, asked.beside) if name is not None]
     try:
         import gradio  # noqa: F401 - before anything is trained
     except ImportError as problem:
@@ -45,10 +48,8 @@ def main(arguments: list[str]) -> int:
     from geq.app.server import LOCAL, checked_port, served
     from geq.app.session import Session
     from geq.training.option import TrainOptions
-    from geq.training.run import RunFolder
 
     port = checked_port(asked.host, asked.port)
-    named = [RunFolder.find(name, asked.runs) for name in (asked.run, asked.beside) if name is not None]
     if not named:
         named = [default_or_trained(TrainOptions(runs=asked.runs))]
     collection = gathered(named, asked.runs, asked.data_root)

@@ -7,6 +7,7 @@ from typing import Any
 
 from geq.command.option import add_inference, add_json, chosen_inference, parse
 from geq.command.terminal import console_for, print_json
+from geq.data.catalogue import check_dataset_name
 
 SUMMARY = """Measure the trained network of a run on a dataset.
 
@@ -50,13 +51,17 @@ def declare(parser: Any) -> None:
 def main(arguments: list[str]) -> int:
     asked = parse("evaluate", SUMMARY, arguments, declare)
 
+    from geq.training.run import RunFolder
+
+    folder = RunFolder.find(asked.run, asked.runs)
+    if asked.data is not None:
+        check_dataset_name(asked.data)
+
     from geq.model.network import Network
     from geq.training.choice import task_class
     from geq.training.ingredient import evaluation_loader, open_split
-    from geq.training.run import RunFolder
     from geq.training.thread import limited_threads
 
-    folder = RunFolder.find(asked.run, asked.runs)
     model = Network.from_pretrained(folder.model)
     options = chosen_inference(replace(folder.options(), data_root=asked.data_root), asked)
     if asked.data is not None and asked.data != options.data:

@@ -89,13 +89,15 @@ def main(arguments: list[str]) -> int:
             raise OptionError(f"{problem} (images come right behind RUN, before the options)") from problem
         raise
 
-    from geq.analysis.explanation import Explainer
     from geq.training.run import RunFolder
 
     if asked.images and asked.index is not None:
         raise OptionError("give image files or --index, not both")
     check_seed(asked.seed)
     folders = [RunFolder.find(name, asked.runs) for name in (asked.run, *asked.against)]
+
+    from geq.analysis.explanation import Explainer
+
     explainers = [Explainer(folder) for folder in folders]
     explainers[0].check(asked.branch, asked.layer)
     for explainer in explainers:

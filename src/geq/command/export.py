@@ -52,14 +52,16 @@ def main(arguments: list[str]) -> int:
             f"--images must be at least 1, or the file would not be checked: got {asked.images}"
         )
 
+    from geq.training.run import RunFolder
+
+    folder = RunFolder.find(asked.run, asked.runs)
+
     from geq.export import Description, save_onnx, save_torch
     from geq.export.onnx_file import need_onnx
     from geq.export.sample import sample_images
     from geq.model.network import Network
-    from geq.training.run import RunFolder
     from geq.training.thread import limited_threads
 
-    folder = RunFolder.find(asked.run, asked.runs)
     targets = chosen_files(folder.path, asked)
     if "onnx" in targets:
         need_onnx()

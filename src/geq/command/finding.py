@@ -249,8 +249,9 @@ def data() -> Iterator[Finding]:
             number = len(load_dataset(name, "test"))
             yield Finding("data", name, "ok", f"{number:,} test images")
         except GeqError as problem:
-            hint = f"geq data fetch {name}" if name in SOURCES else ""
-            absent = bool(hint) and hint in str(problem)
+            fetch = f"geq data fetch {name}"
+            absent = name in SOURCES and fetch in str(problem)
+            hint = "" if name not in SOURCES else SOURCES[name].by_hand or fetch
             value = "not there" if absent else str(problem)
             yield Finding("data", name, "note", value, hint)
 

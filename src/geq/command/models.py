@@ -2,41 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
-
-import torch
 
 from geq.command.option import add_json, parse
 from geq.command.terminal import console_for, print_json
 from geq.error import unknown_name
-from geq.model.outline import WithoutDrawing
-from geq.model.registry import ModelSpec, list_models, model_spec
-
-
-@dataclass(frozen=True)
-class ModelRow:
-    """One line of the table."""
-
-    name: str
-    parameters: int
-    multiply_adds: int
-    input_shape: tuple[int, int, int]
-    source: str
-    reported: str | None
-
-
-def describe(spec: ModelSpec) -> ModelRow:
-    with torch.device("meta"), WithoutDrawing():  # no memory for the weights: enough to count
-        model = spec.build()
-    return ModelRow(
-        name=spec.name,
-        parameters=model.parameter_count(),
-        multiply_adds=model.multiply_adds(),
-        input_shape=spec.input_shape,
-        source=spec.source,
-        reported=spec.reported,
-    )
+from geq.model.catalogue import ModelRow, catalogue
+from geq.model.registry import list_models
 
 
 def short(number: int) -> str:
@@ -75,18 +48,24 @@ def show_table(rows: list[ModelRow]) -> None:
 
 
 def declare(parser: Any) -> None:
+    parser.usage = "geq models [PATTERN] [options]"
     parser.add_argument(
-        "--pattern", type=str, default="*", help="shell pattern of the names, such as 'geq_*'"
+        "pattern",
+        metavar="PATTERN",
+        type=str,
+        nargs="?",
+        default="*",
+        help="shell pattern of the names, such as 'geq_*'; a word without * or ? is the beginning of names",
     )
     add_json(parser)
 
 
 def main(arguments: list[str]) -> int:
     options = parse("models", "List the registered models.", arguments, declare)
-    names = list_models(options.pattern)
+    names = list_models(options.pattern) or list_models(f"{options.pattern}*")
     if not names:
         raise unknown_name("model pattern", options.pattern, list_models())
-    rows = [describe(model_spec(name)) for name in names]
+    rows = [catalogue()[name] for name in names if name in catalogue()]
     if options.json:
         print_json([asdict(row) for row in rows])
     else:

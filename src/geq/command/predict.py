@@ -35,11 +35,13 @@ def declare(parser: Any) -> None:
 def main(arguments: list[str]) -> int:
     asked = parse("predict", SUMMARY, arguments, declare)
 
-    from geq.model.network import Network
-    from geq.model.segmenter import Segmenter
     from geq.training.run import RunFolder
 
     folder = RunFolder.find(asked.run, asked.runs)
+
+    from geq.model.network import Network
+    from geq.model.segmenter import Segmenter
+
     data = folder.data()
     model = Network.from_pretrained(folder.model)
     paths = [Path(name) for name in asked.images]

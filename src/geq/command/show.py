@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
-
-import torch
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, Any
 
 from geq.command.models import short
 from geq.command.option import add_json, parse
 from geq.command.terminal import console_for, print_json
-from geq.model.cost import zero_image
-from geq.model.network import Network
 from geq.model.registry import create_model, model_spec
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from geq.model.network import Network
 
 
 @dataclass
@@ -27,6 +27,8 @@ class Passage:
 
 def shapes_in(value: Any) -> list[tuple[int, ...]]:
     """Shapes of the tensors in a module's argument or result, without the batch axis."""
+    from torch import Tensor
+
     if isinstance(value, Tensor):
         return [tuple(value.shape[1:])]
     if isinstance(value, (tuple, list)):
@@ -36,6 +38,10 @@ def shapes_in(value: Any) -> list[tuple[int, ...]]:
 
 def trace(model: Network) -> dict[str, Passage]:
     """Send one black image through ``model`` and note what passes each submodule."""
+    import torch
+
+    from geq.model.cost import zero_image
+
     passages: dict[str, Passage] = {}
 
     def watch(name: str) -> Any:
@@ -68,9 +74,12 @@ def written(shapes: list[tuple[int, ...]]) -> str:
 def detail(module: nn.Module) -> str:
     """What the shapes do not say.
 
+    >>> from torch import nn
     >>> detail(nn.Conv2d(4, 4, 3, stride=2, groups=2)), detail(nn.BatchNorm2d(4))
     ('3×3, stride 2, groups 2', '')
     """
+    from torch import nn
+
     if isinstance(module, nn.Conv2d):
         parts = ["×".join(map(str, module.kernel_size))]
         parts += [f"stride {module.stride[0]}"] if module.stride[0] != 1 else []

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 from geq.command.evaluate import MEASURES
 from geq.command.option import add_json, add_quiet, parse
 from geq.command.terminal import console_for, print_json
+from geq.data.catalogue import check_dataset_name
 from geq.error import OptionError
+from geq.model.registry import check_model_name
 from geq.training.option import GROUPS, TrainOptions
 from geq.training.preset import list_presets, preset_path
 
@@ -80,8 +82,13 @@ def normalised(arguments: list[str]) -> list[str]:
 
 
 def options_from(parsed: Any) -> TrainOptions:
+    """The options that were parsed; misspelt models and datasets are refused before torch is loaded."""
     values: dict[str, Any] = {item.name: getattr(parsed, item.name) for item in fields(TrainOptions)}
-    return TrainOptions.from_mapping({k: list(v) if isinstance(v, tuple) else v for k, v in values.items()})
+    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    options = TrainOptions.from_mapping(plain)
+    check_model_name(options.model)
+    check_dataset_name(options.data)
+    return options
 
 
 def main(arguments: list[str]) -> int:

@@ -100,9 +100,9 @@ def download(
             failure = error
         # A connection that brought something is worth another; one that brought nothing counts.
         stalled = 0 if part.exists() and part.stat().st_size > before else stalled + 1
+    kept = f"what arrived is kept in {part}" if part.exists() else "nothing arrived"
     raise DataError(
-        f"{url} could not be read to its end ({failure}); what arrived is kept in {part}: "
-        "run the command again to continue"
+        f"{url} could not be read to its end ({failure}); {kept}: run the command again to continue"
     ) from failure
 
 

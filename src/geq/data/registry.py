@@ -9,6 +9,7 @@ from typing import Literal, cast
 
 import torch
 
+from geq.data.catalogue import SUMMARIES, check_dataset_name
 from geq.data.cifar import CIFAR10_STATISTICS, CIFAR100_STATISTICS, read_cifar
 from geq.data.dataset import ImageDataset, Split, Statistics
 from geq.data.digits import DIGITS_STATISTICS, read_digits
@@ -113,38 +114,38 @@ def _hub(split: Split, root: Path, options: DatasetOptions) -> AnyDataset:
 _FOLDER_OPTIONS = frozenset({"folder", "class_list", "image_size"})
 _REGISTRY: dict[str, DatasetInfo] = {
     "digits": DatasetInfo(
-        "scikit-learn's digits, 8×8, comes with the package",
+        SUMMARIES["digits"],
         lambda split, root, options: read_digits(cast(Official, split)),
         DIGITS_STATISTICS,
         image_size=8,
         channels=1,
     ),
     "mnist": DatasetInfo(
-        "handwritten digits, 28×28", _mnist("mnist"), MNIST_STATISTICS["mnist"], image_size=28, channels=1
+        SUMMARIES["mnist"], _mnist("mnist"), MNIST_STATISTICS["mnist"], image_size=28, channels=1
     ),
     "fashion_mnist": DatasetInfo(
-        "clothes, 28×28",
+        SUMMARIES["fashion_mnist"],
         _mnist("fashion_mnist"),
         MNIST_STATISTICS["fashion_mnist"],
         image_size=28,
         channels=1,
     ),
     "cifar10": DatasetInfo(
-        "10 classes, 32×32",
+        SUMMARIES["cifar10"],
         _cifar("cifar10"),
         CIFAR10_STATISTICS,
         image_size=32,
         options=frozenset({"classes"}),
     ),
     "cifar100": DatasetInfo(
-        "100 classes in 20 super-classes, 32×32",
+        SUMMARIES["cifar100"],
         _cifar("cifar100"),
         CIFAR100_STATISTICS,
         image_size=32,
         options=frozenset({"labels", "classes"}),
     ),
     "imagenette": DatasetInfo(
-        "10 easy classes of ImageNet",
+        SUMMARIES["imagenette"],
         _folders("imagenette", "imagenette2-320", "imagenette2", "imagenette2-160"),
         IMAGENET_STATISTICS,
         image_size=256,
@@ -153,7 +154,7 @@ _REGISTRY: dict[str, DatasetInfo] = {
         public_test=False,
     ),
     "imagenet100": DatasetInfo(
-        "100 classes of ImageNet: its own folder, or 'imagenet' with a class list",
+        SUMMARIES["imagenet100"],
         _folders("imagenet100", "imagenet100", "imagenet"),
         IMAGENET_STATISTICS,
         image_size=256,
@@ -162,7 +163,7 @@ _REGISTRY: dict[str, DatasetInfo] = {
         public_test=False,
     ),
     "imagenet": DatasetInfo(
-        "ImageNet's 1,000 classes",
+        SUMMARIES["imagenet"],
         _folders("imagenet", "imagenet"),
         IMAGENET_STATISTICS,
         image_size=256,
@@ -171,7 +172,7 @@ _REGISTRY: dict[str, DatasetInfo] = {
         public_test=False,
     ),
     "imagefolder": DatasetInfo(
-        "any folder of train/CLASS/ and val/CLASS/",
+        SUMMARIES["imagefolder"],
         _folders("imagefolder"),
         IMAGENET_STATISTICS,
         image_size=256,
@@ -180,7 +181,7 @@ _REGISTRY: dict[str, DatasetInfo] = {
         public_test=False,
     ),
     "cityscapes": DatasetInfo(
-        "street scenes, 19 classes, 2048×1024",
+        SUMMARIES["cityscapes"],
         lambda split, root, options: read_cityscapes(split, root),
         CITYSCAPES_STATISTICS,
         image_size=1024,
@@ -189,7 +190,7 @@ _REGISTRY: dict[str, DatasetInfo] = {
         public_test=False,
     ),
     "camvid": DatasetInfo(
-        "street scenes, 11 classes",
+        SUMMARIES["camvid"],
         lambda split, root, options: read_camvid(split, root),
         CAMVID_STATISTICS,
         image_size=180,
@@ -197,7 +198,7 @@ _REGISTRY: dict[str, DatasetInfo] = {
         crop=(160, 224),
     ),
     "hub": DatasetInfo(
-        "a Hugging Face image dataset saved on disk",
+        SUMMARIES["hub"],
         _hub,
         IMAGENET_STATISTICS,
         image_size=256,
@@ -214,8 +215,7 @@ def dataset_names() -> tuple[str, ...]:
 
 
 def dataset_info(name: str) -> DatasetInfo:
-    if name not in _REGISTRY:
-        raise unknown_name("dataset", name, _REGISTRY)
+    check_dataset_name(name)
     return _REGISTRY[name]
 
 

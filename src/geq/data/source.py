@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, cast
 
-from geq.data.cifar import LAYOUTS
-from geq.data.idx import FOLDERS, find_idx_folder
 from geq.error import DataError, unknown_name
 
 
@@ -69,7 +67,7 @@ def _idx_source(folder: str, address: str, packed: tuple[str, ...], unpacked: tu
 SOURCES: dict[str, Source] = {
     "digits": Source(by_hand="nothing to fetch: it comes with scikit-learn"),
     "mnist": _idx_source(
-        FOLDERS["mnist"][0],
+        "mnist",
         _MNIST,
         (
             "f68b3c2dcbeaaa9fbdd348bbdeb94873",
@@ -85,7 +83,7 @@ SOURCES: dict[str, Source] = {
         ),
     ),
     "fashion_mnist": _idx_source(
-        FOLDERS["fashion_mnist"][0],
+        "fashion-mnist",
         _FASHION,
         (
             "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
@@ -185,6 +183,9 @@ def check_files(name: str, root: Path) -> list[FileCheck]:
 
 
 def _present(name: str, root: Path, source: Source) -> dict[Path, str]:
+    from geq.data.cifar import LAYOUTS  # loads torch: sources are listed without it
+    from geq.data.idx import FOLDERS, find_idx_folder
+
     if name in FOLDERS:
         folder = find_idx_folder(cast(Literal["mnist", "fashion_mnist"], name), root)
         return {

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 from geq.experiment.plan import Work
-from geq.model.cost import multiply_adds
-from geq.model.registry import model_spec
+from geq.model.catalogue import catalogue
 from geq.training.option import TrainOptions
 
 TRAINED: dict[str, float] = {
@@ -63,12 +60,11 @@ START = 6.0
 """Seconds until a process has loaded everything."""
 
 
-@cache
 def seconds_per_image(model: str) -> float:
     """Training, on one core, with the network's own settings."""
     if model in TRAINED:
         return TRAINED[model] / 1000
-    return multiply_adds(model_spec(model).build()) * PER_MULTIPLY_ADD
+    return catalogue()[model].multiply_adds * PER_MULTIPLY_ADD
 
 
 def factor(options: TrainOptions) -> float:

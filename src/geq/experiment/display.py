@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from geq.experiment.claim import counted
-from geq.experiment.cost import expected_work, in_words
+from geq.experiment.cost import expected_seconds, in_words
 from geq.experiment.experiment import Experiment
 from geq.experiment.outcome import Outcome
-from geq.experiment.plan import grouped, plan
+from geq.experiment.plan import distinct_trainings
 from geq.experiment.registry import EXPERIMENTS
 
 
@@ -102,8 +102,8 @@ def show_list(console: Any) -> None:
     for experiment in EXPERIMENTS.values():
         time = "–"
         if "small" in experiment.scales:
-            works = grouped(plan(experiment, "small", 1, "runs"))
-            time = f"{in_words(sum(map(expected_work, works)))} CPU"
+            seconds = sum(map(expected_seconds, distinct_trainings(experiment, "small")))
+            time = f"{in_words(seconds)} CPU"
         table.add_row(
             experiment.name,
             experiment.source,

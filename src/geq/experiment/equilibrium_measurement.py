@@ -5,26 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
-from geq.cell.base import State
-from geq.data.dataset import Dataset
-from geq.equilibrium import Equilibrium
 from geq.experiment.measurement import Metrics
-from geq.model.network import Network
-from geq.problem import PatchGaussian, ZeroGamma
-from geq.training.evaluation import evaluate
-from geq.training.fit import seed_everything
-from geq.training.ingredient import build_model, evaluation_loader, open_split
-from geq.training.probe import probe, probe_untrained
-from geq.training.run import RunFolder
-from geq.training.thread import limited_threads
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from geq.cell.base import State
+    from geq.data.dataset import Dataset
+    from geq.equilibrium import Equilibrium
+    from geq.model.network import Network
+    from geq.training.run import RunFolder
 
 
 def held_out(folder: RunFolder) -> Dataset:
     """The validation images of a run; the test images of one that has none."""
+    from geq.training.ingredient import open_split
+
     options = folder.options()
     return open_split(options, "val" if options.validation else "test")
 
@@ -35,6 +33,8 @@ def first_held_out(folder: RunFolder, number: int) -> Tensor:
 
 def first_seen(folder: RunFolder, dataset: Dataset, number: int) -> Tensor:
     """First images of a dataset as the network of the run sees them."""
+    from geq.training.ingredient import evaluation_loader
+
     loader = evaluation_loader(dataset, batch_size=number, statistics=folder.data().statistics)
     images: Tensor = next(iter(loader))[0]
     return images
@@ -60,6 +60,10 @@ class Equilibria:
     images: int = 256
 
     def measure(self, folder: RunFolder) -> Metrics:
+        from geq.model.network import Network
+        from geq.training.probe import probe
+        from geq.training.thread import limited_threads
+
         images, trained = first_held_out(folder, self.images), Network.from_pretrained(folder.model)
         with limited_threads(folder.options(), trained):
             branches = list(probe(trained, images).values())
@@ -83,6 +87,12 @@ class SinceStart:
     images: int = 256
 
     def measure(self, folder: RunFolder) -> Metrics:
+        from geq.model.network import Network
+        from geq.training.fit import seed_everything
+        from geq.training.ingredient import build_model
+        from geq.training.probe import probe, probe_untrained
+        from geq.training.thread import limited_threads
+
         options, images = folder.options(), first_held_out(folder, self.images)
         trained = Network.from_pretrained(folder.model)
         seed_everything(options.seed)
@@ -127,6 +137,11 @@ class CutOff:
     evaluations: int = 1
 
     def measure(self, folder: RunFolder) -> Metrics:
+        from geq.model.network import Network
+        from geq.training.evaluation import evaluate
+        from geq.training.ingredient import evaluation_loader
+        from geq.training.thread import limited_threads
+
         model, dataset = Network.from_pretrained(folder.model), held_out(folder)
         loader = evaluation_loader(dataset, statistics=folder.data().statistics)
         with limited_threads(folder.options(), model):
@@ -174,6 +189,11 @@ class EvenWeights:
     images: int = 256
 
     def measure(self, folder: RunFolder) -> Metrics:
+        from geq.model.network import Network
+        from geq.training.evaluation import evaluate
+        from geq.training.ingredient import evaluation_loader
+        from geq.training.thread import limited_threads
+
         model = Network.from_pretrained(folder.model)
         loader = evaluation_loader(held_out(folder), statistics=folder.data().statistics)
         with limited_threads(folder.options(), model):
@@ -184,19 +204,24 @@ class EvenWeights:
         return {"even_accuracy": even, "even_loss": whole - even}
 
 
-@torch.no_grad()
 def even_weights(model: Network, images: Tensor) -> bool:
     """Give every patch the mean weight that its equilibrium has on these images; False where none has any.
 
     β̄dW_hW_hᵀ is the pull of the γ = 0 control whose W_h is √β̄ times as large.
     """
-    branches, changed = probe(model, images), False
-    for name, layer in model.equilibria().items():
-        weights = branches[name].attention if name in branches else None
-        if weights is None or not isinstance(layer.problem.similarity, PatchGaussian):
-            continue
-        kernel = layer.problem.similarity
-        kernel.raw_projection.copy_(kernel.projection * weights.mean().sqrt())
-        kernel.gamma = ZeroGamma()
-        changed = True
+    import torch
+
+    from geq.problem import PatchGaussian, ZeroGamma
+    from geq.training.probe import probe
+
+    with torch.no_grad():
+        branches, changed = probe(model, images), False
+        for name, layer in model.equilibria().items():
+            weights = branches[name].attention if name in branches else None
+            if weights is None or not isinstance(layer.problem.similarity, PatchGaussian):
+                continue
+            kernel = layer.problem.similarity
+            kernel.raw_projection.copy_(kernel.projection * weights.mean().sqrt())
+            kernel.gamma = ZeroGamma()
+            changed = True
     return changed

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from geq.error import OptionError, unknown_name
 from geq.experiment.claim import Claim
-from geq.training.run import RunFolder
+
+if TYPE_CHECKING:
+    from geq.training.run import RunFolder
 
 ScaleName = Literal["smoke", "small", "paper"]
 SCALES: tuple[ScaleName, ...] = ("smoke", "small", "paper")

@@ -1,33 +1,30 @@
 """What experiments measure of a finished run, besides its accuracy. Each keeps what it computes in the run's
-folder where ``geq analyze`` would.
+folder where ``geq analyze`` would. Experiments are listed without torch, so it is imported when measuring.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
-
-from geq.analysis.part import run_parts
-from geq.analysis.result import Result
-from geq.analysis.saliency import grad_cam, stretched
-from geq.analysis.subject import Settings
 from geq.model.config import ADDED_LATER
-from geq.model.network import Network
-from geq.training.evaluation import evaluate, evaluating
-from geq.training.ingredient import evaluation_loader, open_split
-from geq.training.run import RunFolder
-from geq.training.thread import limited_threads
-from geq.training.tolerance import measured_failures
-from geq.training.tradeoff import first_images, solved, timed_backward, timed_inference
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from geq.analysis.result import Result
+    from geq.analysis.subject import Settings
+    from geq.model.network import Network
+    from geq.training.run import RunFolder
 
 Metrics = dict[str, float | int | None]
 
 
 def analysed(folder: RunFolder, part: str, settings: Settings) -> dict[str, Any]:
     """The values of one part of ``geq analyze``."""
+    from geq.analysis.part import run_parts
+    from geq.model.network import Network
+    from geq.training.thread import limited_threads
 
     def unheard(name: str, result: Result, new: bool) -> None:
         """Nobody listens."""
@@ -43,6 +40,11 @@ class UnseenAccuracy:
     """
 
     def measure(self, folder: RunFolder) -> Metrics:
+        from geq.model.network import Network
+        from geq.training.evaluation import evaluate
+        from geq.training.ingredient import evaluation_loader, open_split
+        from geq.training.thread import limited_threads
+
         options = folder.options()
         if "classes=known" not in options.data_override:
             return {}
@@ -69,6 +71,8 @@ class Calibration:
     train_images: int = 2000
 
     def measure(self, folder: RunFolder) -> Metrics:
+        from geq.analysis.subject import Settings
+
         values = analysed(folder, "calibration", Settings(limit=self.limit, train_images=self.train_images))
         strange = next(iter(values["ood"].values()))
         return {
@@ -93,6 +97,8 @@ class Corruption:
     names: tuple[str, ...] = field(default=(), metadata=ADDED_LATER)
 
     def measure(self, folder: RunFolder) -> Metrics:
+        from geq.analysis.subject import Settings
+
         settings = Settings(limit=self.limit, corruptions=self.names)
         values = analysed(folder, "corruption", settings)["runs"][folder.name]
         each = {f"corruption/{name}": 100 - sum(e) / len(e) for name, e in values["errors"].items()}
@@ -122,6 +128,15 @@ class Saliency:
     share: float = 0.2
 
     def measure(self, folder: RunFolder) -> Metrics:
+        import torch
+
+        from geq.analysis.saliency import grad_cam, stretched
+        from geq.model.network import Network
+        from geq.training.ingredient import evaluation_loader, open_split
+        from geq.training.thread import limited_threads
+        from geq.training.tolerance import measured_failures
+        from geq.training.tradeoff import first_images
+
         options, model = folder.options(), Network.from_pretrained(folder.model)
         test = open_split(options, "test")
         loader = evaluation_loader(test, batch_size=50, statistics=folder.data().statistics)
@@ -148,14 +163,16 @@ class Saliency:
     def top(self, scores: Tensor) -> Tensor:
         """1 at the highest share of each row, 0 elsewhere."""
         number = max(1, round(self.share * scores.shape[1]))
-        return torch.zeros_like(scores).scatter(1, scores.topk(number, 1).indices, 1.0)
+        return scores.new_zeros(scores.shape).scatter(1, scores.topk(number, 1).indices, 1.0)
 
     @staticmethod
-    @torch.no_grad()
     def probability(model: Network, images: Tensor, hidden: Tensor, label: Tensor) -> Tensor:
         """Of the class, with some pixels at 0, the mean of normalised images."""
+        import torch
+
         kept = 1 - hidden.view(len(images), 1, *images.shape[-2:])
-        return model(images * kept).softmax(1).gather(1, label[:, None])[:, 0]
+        with torch.no_grad():
+            return model(images * kept).softmax(1).gather(1, label[:, None])[:, 0]
 
 
 @dataclass(frozen=True)
@@ -172,6 +189,12 @@ class Speed:
     repeats: int = 3
 
     def measure(self, folder: RunFolder) -> Metrics:
+        from geq.model.network import Network
+        from geq.training.ingredient import evaluation_loader, open_split
+        from geq.training.thread import limited_threads
+        from geq.training.tolerance import measured_failures
+        from geq.training.tradeoff import first_images, solved, timed_backward, timed_inference
+
         options, model = folder.options(), Network.from_pretrained(folder.model)
         loader = evaluation_loader(
             open_split(options, "test"), statistics=folder.data().statistics, batch_size=options.batch_size
@@ -202,6 +225,14 @@ class FeatureSize:
     images: int = 500
 
     def measure(self, folder: RunFolder) -> Metrics:
+        import torch
+
+        from geq.model.network import Network
+        from geq.training.evaluation import evaluating
+        from geq.training.ingredient import evaluation_loader, open_split
+        from geq.training.thread import limited_threads
+        from geq.training.tradeoff import first_images
+
         options, model = folder.options(), Network.from_pretrained(folder.model)
         test = open_split(options, "test")
         states: list[Tensor] = []

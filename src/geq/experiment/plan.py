@@ -18,7 +18,6 @@ from geq.error import InputError, OptionError, unknown_name
 from geq.experiment.experiment import Experiment, Measurement, ScaleName
 from geq.experiment.record import Record
 from geq.experiment.registry import find_experiment
-from geq.model.registry import model_spec
 from geq.training.option import TrainOptions
 from geq.training.preset import preset_path
 from geq.training.run import RunFolder
@@ -91,7 +90,8 @@ class Work:
         return f"{first.experiment} {first.arm}, seed {first.seed}{more}"
 
 
-def plan_job(experiment: Experiment, scale: ScaleName, arm: str, seed: int, runs: str | Path) -> Job:
+def arm_options(experiment: Experiment, scale: ScaleName, arm: str) -> TrainOptions:
+    """The options of an arm's training, apart from the seed, the name and the folder."""
     setting = experiment.scale(scale)
     if arm not in experiment.arms:
         raise unknown_name(f"arm of {experiment.name}", arm, experiment.arms)
@@ -100,8 +100,12 @@ def plan_job(experiment: Experiment, scale: ScaleName, arm: str, seed: int, runs
         raise OptionError(f"{experiment.name} has no arm {arm!r} at scale {scale}")
     changes = dict(chosen.options[scale])
     start = preset(changes.pop("preset")) if "preset" in changes else {}
-    options = TrainOptions.from_mapping({**start, **setting.recipe, **changes}, f"{experiment.name}: {arm}")
-    measurements = (*setting.measurements, *chosen.measurements)
+    return TrainOptions.from_mapping({**start, **setting.recipe, **changes}, f"{experiment.name}: {arm}")
+
+
+def plan_job(experiment: Experiment, scale: ScaleName, arm: str, seed: int, runs: str | Path) -> Job:
+    options = arm_options(experiment, scale, arm)
+    measurements = (*experiment.scale(scale).measurements, *experiment.arms[arm].measurements)
     training = trained_by(options)
     name = f"{options.model}-{options.data}-{digest(training)[:8]}-seed{seed}"
     return Job(
@@ -119,6 +123,14 @@ def plan(experiment: Experiment, scale: ScaleName, seeds: int, runs: str | Path)
     arms, first = experiment.arms_at(scale), experiment.scale(scale).first_seed
     numbers = range(first, first + seeds)
     return [plan_job(experiment, scale, arm, seed, runs) for seed in numbers for arm in arms]
+
+
+def distinct_trainings(experiment: Experiment, scale: ScaleName) -> list[TrainOptions]:
+    """The trainings of one seed. Arms with equal options share one, as in :func:`grouped`, but no network is
+    loaded to find that.
+    """
+    arms = [arm_options(experiment, scale, arm) for arm in experiment.arms_at(scale)]
+    return list({json.dumps(told(options), sort_keys=True): options for options in arms}.values())
 
 
 def grouped(jobs: Iterable[Job]) -> list[Work]:
@@ -158,6 +170,8 @@ def usable(
 
 def trained_by(options: TrainOptions) -> dict[str, Any]:
     """All that a training depends on: the options, and what the name of the network stands for."""
+    from geq.model.registry import model_spec
+
     mapping = options.as_mapping()
     config = model_spec(options.model).config
     return {

@@ -2,7 +2,7 @@
 
 A family is one file. It declares its models by calling :func:`register` with one :class:`ModelSpec` each,
 and its line in :data:`FAMILIES` says which names it owns, so that ``create_model("resnet18")`` loads that
-one file only.
+one file only. The names are listed and checked without loading any: :mod:`geq.model.catalogue` holds them.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from geq.error import OptionError, unknown_name
+from geq.model.catalogue import catalogue
 from geq.model.config import NetworkConfig, override
-from geq.model.network import Network
+
+if TYPE_CHECKING:
+    from geq.model.network import Network
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "deep_opteq": ("deep_opteq_", "opteq_cifar"),
@@ -83,12 +86,17 @@ def _load(family: str) -> None:
 
 def model_spec(name: str) -> ModelSpec:
     """The entry ``name`` of the registry; an unknown name is an error that names the nearest one."""
+    check_model_name(name)
     for family, prefixes in FAMILIES.items():
         if name.startswith(prefixes):
             _load(family)
-    if name not in _SPECS:
-        raise unknown_name("model", name, list_models())
     return _SPECS[name]
+
+
+def check_model_name(name: str) -> None:
+    """Refuse an unknown name. No family is loaded for that, and so no torch."""
+    if name not in catalogue() and name not in _SPECS:
+        raise unknown_name("model", name, list_models())
 
 
 def list_models(pattern: str = "*") -> list[str]:
@@ -97,15 +105,19 @@ def list_models(pattern: str = "*") -> list[str]:
     >>> list_models("resnet5*")
     ['resnet50', 'resnet50_cifar']
     """
+    return sorted(name for name in {*catalogue(), *_SPECS} if fnmatchcase(name, pattern))
+
+
+def registered_names() -> list[str]:
+    """The names of all models that the families declare, from the families themselves."""
     for family in FAMILIES:
         _load(family)
-    return sorted(name for name in _SPECS if fnmatchcase(name, pattern))
+    return sorted(_SPECS)
 
 
 def family_class(family: str) -> type[Network]:
     """The class whose ``family`` is this word, for rebuilding saved models."""
-    for module in FAMILIES:
-        _load(module)
+    registered_names()
     classes = {spec.network.family: spec.network for spec in _SPECS.values()}
     if family not in classes:
         raise unknown_name("model family", family, classes)

@@ -22,14 +22,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from geq.document import parse_json, parse_yaml
 from geq.durable import explained_write_errors, remove_leftovers, write_durably
 from geq.error import CheckpointError, unknown_name
 from geq.model.shipped import is_shipped, shipped_folder, shipped_names
-from geq.training.ingredient import DataDescription
 from geq.training.option import TrainOptions
+
+if TYPE_CHECKING:
+    from geq.training.ingredient import DataDescription
 
 CONFIG, ENVIRONMENT, DATA, LOG, LOCK = "config.yaml", "environment.json", "data.json", "log.jsonl", ".lock"
 FINGERPRINT = "fingerprint.json"
@@ -195,6 +197,8 @@ class RunFolder:
         return TrainOptions.from_mapping(values, str(path))
 
     def data(self) -> DataDescription:
+        from geq.training.ingredient import DataDescription  # loads torch: a run is found without it
+
         return DataDescription.from_mapping(self._read_json(DATA), str(self.home / DATA))
 
     def write_fingerprints(self, values: dict[str, Any]) -> None:

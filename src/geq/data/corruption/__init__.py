@@ -1,6 +1,8 @@
-"""The 19 corruptions of CIFAR-10-C at five severities: apply, write to disk, read back."""
+"""The 19 corruptions of CIFAR-10-C at five severities: apply, write to disk, read back.
 
-from geq.data.corruption.cifar_c import read_cifar_c, write_cifar_c
+Files of corrupted images are read and written by :mod:`geq.data.corruption.cifar_c`, which needs torch.
+"""
+
 from geq.data.corruption.registry import SEVERITIES, corrupt, corrupt_by, corruption_names
 
-__all__ = ["SEVERITIES", "corrupt", "corrupt_by", "corruption_names", "read_cifar_c", "write_cifar_c"]
+__all__ = ["SEVERITIES", "corrupt", "corrupt_by", "corruption_names"]

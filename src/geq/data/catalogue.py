@@ -1,0 +1,27 @@
+"""Names of the datasets and a line on each, which need no torch to be listed or checked."""
+
+from __future__ import annotations
+
+from geq.error import unknown_name
+
+SUMMARIES: dict[str, str] = {
+    "digits": "scikit-learn's digits, 8×8, comes with the package",
+    "mnist": "handwritten digits, 28×28",
+    "fashion_mnist": "clothes, 28×28",
+    "cifar10": "10 classes, 32×32",
+    "cifar100": "100 classes in 20 super-classes, 32×32",
+    "imagenette": "10 easy classes of ImageNet",
+    "imagenet100": "100 classes of ImageNet: its own folder, or 'imagenet' with a class list",
+    "imagenet": "ImageNet's 1,000 classes",
+    "imagefolder": "any folder of train/CLASS/ and val/CLASS/",
+    "cityscapes": "street scenes, 19 classes, 2048×1024",
+    "camvid": "street scenes, 11 classes",
+    "hub": "a Hugging Face image dataset saved on disk",
+}
+"""Name -> what the dataset is; :mod:`geq.data.registry` says how each is read."""
+
+
+def check_dataset_name(name: str) -> None:
+    """Refuse a name that no dataset has."""
+    if name not in SUMMARIES:
+        raise unknown_name("dataset", name, SUMMARIES)
