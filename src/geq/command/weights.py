@@ -94,18 +94,18 @@ def show_card(name: str, as_json: bool) -> None:
 
     from geq.model.shipped import shipped_folder
     from geq.weights.card import read_card
-    from geq.weights.text import card_text, without_head
+    from geq.weights.text import model_card
 
     card = read_card(shipped_folder(name))
     if as_json:
         print_json(card.as_mapping())
         return
     console = console_for()
-    text = without_head(card_text(card))
+    text = model_card(card).text.lstrip("\n")
     if console.is_terminal:
         console.print(Markdown(text))
     else:
-        print(text, end="")
+        print(text)
 
 
 def show_list(as_json: bool) -> None:
