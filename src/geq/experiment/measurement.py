@@ -5,13 +5,11 @@ folder where ``geq analyze`` would.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from geq.analysis.part import run_parts
-from geq.analysis.result import Result
+from geq.analysis.part import analysed
 from geq.analysis.saliency import grad_cam, stretched
 from geq.analysis.subject import Settings
 from geq.model.config import ADDED_LATER
@@ -24,16 +22,6 @@ from geq.training.tolerance import measured_failures
 from geq.training.tradeoff import first_images, solved, timed_backward, timed_inference
 
 Metrics = dict[str, float | int | None]
-
-
-def analysed(folder: RunFolder, part: str, settings: Settings) -> dict[str, Any]:
-    """The values of one part of ``geq analyze``."""
-
-    def unheard(name: str, result: Result, new: bool) -> None:
-        """Nobody listens."""
-
-    with limited_threads(folder.options(), Network.from_pretrained(folder.model)):
-        return dict(run_parts(folder, [part], settings, unheard)[part].values)
 
 
 @dataclass(frozen=True)
