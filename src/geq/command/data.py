@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from geq.command.option import add_json, add_quiet, parse
-from geq.command.terminal import BAD, GOOD, console_for, print_json
+from geq.command.terminal import BAD, GOOD, Bars, console_for, print_json
 from geq.data.corruption.cifar_c import FOLDER, write_cifar_c
 from geq.data.corruption.registry import corruption_names
 from geq.data.dataset import ImageDataset, Split
@@ -18,9 +18,6 @@ from geq.data.root import data_root
 from geq.data.segmentation import SegmentationDataset
 from geq.data.source import SOURCES, check_files
 from geq.error import DataError, GeqError, unknown_name
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
 
 USAGE = """usage: geq data ACTION [options]
 
@@ -185,8 +182,8 @@ def fetch_command(arguments: list[str]) -> int:
     root = data_root(options.data_root)
     console = console_for(quiet=options.quiet)
     for name in options.names:
-        with _progress(in_bytes=True, quiet=options.quiet) as progress:
-            made = fetch(name, root, mirror=options.mirror, progress=_reporter(progress))
+        with Bars(in_bytes=True, kept=True, quiet=options.quiet) as bars:
+            made = fetch(name, root, mirror=options.mirror, progress=bars)
         what = ", ".join(map(str, made)) if made else f"is below {root} already"
         console.print(f"{name}: {what}", highlight=False, markup=False, soft_wrap=True)
     return 0
@@ -213,10 +210,8 @@ def corrupt_command(arguments: list[str]) -> int:
     clean = load_dataset("cifar10", "test", root=root, subset=options.subset)
     assert isinstance(clean, ImageDataset)
     directory = options.output or root / FOLDER
-    with _progress(in_bytes=False, quiet=options.quiet) as progress:
-        made = write_cifar_c(
-            clean, directory, names=options.names, seed=options.seed, progress=_reporter(progress)
-        )
+    with Bars(kept=True, quiet=options.quiet) as bars:
+        made = write_cifar_c(clean, directory, names=options.names, seed=options.seed, progress=bars)
     console = console_for(quiet=options.quiet)
     console.print(f"{len(made)} new files in {directory}", highlight=False, markup=False, soft_wrap=True)
     return 0
@@ -224,40 +219,6 @@ def corrupt_command(arguments: list[str]) -> int:
 
 def _declare_root(parser: Any) -> None:
     parser.add_argument("--data-root", type=Path, default=None, help="folder that holds the datasets")
-
-
-def _progress(in_bytes: bool, quiet: bool) -> Progress:
-    console = console_for(on_stderr=True, quiet=quiet)
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    amount = DownloadColumn() if in_bytes else MofNCompleteColumn()
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        amount,
-        TimeRemainingColumn(),
-        console=console,
-        disable=quiet,
-    )
-
-
-def _reporter(progress: Progress) -> Callable[[str, int, int | None], None]:
-    """One bar for each file, made when the file is first heard of."""
-    bars: dict[str, Any] = {}
-
-    def report(name: str, done: int, total: int | None) -> None:
-        if name not in bars:
-            bars[name] = progress.add_task(name, total=total)
-        progress.update(bars[name], completed=done, total=total)
-
-    return report
 
 
 DECLARED: dict[str, Callable[[Any], None]] = {
