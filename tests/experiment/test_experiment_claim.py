@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from scipy import stats
 
 from geq.error import InputError
-from geq.experiment.claim import Claim, judge, student_quantile
+from geq.experiment.claim import Claim, interval, judge
 from geq.experiment.record import Record
 
 CLAIM = Claim("a is better than b", "a", "b", "test_accuracy", 1.0)
@@ -48,7 +49,7 @@ def test_a_true_difference_holds() -> None:
     assert found.verdict == "holds"
     assert found.seeds == (0, 1, 2, 3, 4)
     assert found.mean == pytest.approx(1.0)
-    half = student_quantile(4) * math.sqrt(0.025 / 5)
+    half = 2.7764451051977987 * math.sqrt(0.025 / 5)
     assert found.low == pytest.approx(1 - half)
     assert found.high == pytest.approx(1 + half)
 
@@ -148,6 +149,8 @@ def test_configurations_are_not_mixed() -> None:
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 3, 4, 5, 9, 10, 30, 101])
-def test_quantiles_are_those_of_scipy(freedom: int) -> None:
-    stats = pytest.importorskip("scipy.stats")
-    assert student_quantile(freedom) == pytest.approx(float(stats.t.ppf(0.975, freedom)), rel=1e-10)
+def test_intervals_are_those_of_scipy(freedom: int) -> None:
+    values = [math.sin(7 * number) for number in range(freedom + 1)]
+    _, low, high = interval(values)
+    expected = stats.t.interval(0.95, freedom, loc=math.fsum(values) / len(values), scale=stats.sem(values))
+    assert (low, high) == pytest.approx(expected, rel=1e-10)

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from geq.experiment.execution import cpu_name, make_record, short, solver_figures
+from geq.experiment.execution import cpu_name, make_record, solver_figures
 from geq.experiment.measurement import Calibration, FeatureSize, Saliency, Speed, UnseenAccuracy
 from geq.experiment.plan import plan_job
 from geq.experiment.registry import EXPERIMENTS
 from geq.model.network import Network
+from geq.training.environment import short_commit
 from geq.training.ingredient import evaluation_loader, open_split
 from geq.training.run import RunFolder
 from saved_runs import saved_run, write_cifar10
@@ -118,7 +119,7 @@ def test_a_record_says_what_was_run(tmp_path: Path) -> None:
     assert (record.wall_seconds, record.cpu_seconds) == (1.5, 1.25)
     assert record.versions["torch"] == torch.__version__
     assert solver_figures({"test_accuracy": 1.0}) == {}
-    assert short("a" * 40) == "a" * 7
+    assert short_commit("a" * 40) == "a" * 7
 
 
 def test_cpu_name(tmp_path: Path) -> None:

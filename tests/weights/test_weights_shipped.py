@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from huggingface_hub import ModelCard
 
 import geq
 from geq.cli import main
@@ -29,9 +30,13 @@ from geq.training.thread import limited_threads
 from geq.weights.card import Card, disk_size, read_card, shipped_cards
 from geq.weights.pack import LARGEST, TEXT, machine_path
 from geq.weights.recipe import PLACES
-from geq.weights.text import SECTIONS, card_text
+from geq.weights.text import card_text, model_card
 
 NAMES = shipped_names()
+SECTIONS = [
+    *("Use", "Data", "Training", "Accuracy", "Calibration", "Corruption", "Certificate"),
+    *("Intended use", "Limits", "Licence"),
+]
 FILES = {
     *("README.md", "card.json", "config.yaml", "data.json", "environment.json", "log.jsonl"),
     *("model/config.json", "model/model.safetensors"),
@@ -67,7 +72,7 @@ def test_the_card_is_what_its_data_say(name: str) -> None:
     folder, card = shipped_folder(name), read_card(shipped_folder(name))
     text = (folder / TEXT).read_text()
     assert text == card_text(card)
-    assert [line[3:] for line in text.splitlines() if line.startswith("## ")] == list(SECTIONS)
+    assert [line[3:] for line in text.splitlines() if line.startswith("## ")] == SECTIONS
     for number in (
         f"{card.test.accuracy:.2f} %",
         f"{card.calibration.ece:.2f} %",
@@ -240,6 +245,41 @@ def test_a_damaged_card_says_so(tmp_path: Path) -> None:
     (tmp_path / "card.json").write_text(json.dumps(values))
     with pytest.raises(CheckpointError, match=r"is not the card of a network.*parameters"):
         read_card(tmp_path)
+
+
+def test_the_hub_reads_the_head_of_a_card() -> None:
+    card = ModelCard.load(shipped_folder("geq-digits") / TEXT)
+    assert card.data.to_dict() == {
+        "license": "apache-2.0",
+        "library_name": "geq",
+        "pipeline_tag": "image-classification",
+        "tags": ["equilibrium-model"],
+        "datasets": ["digits"],
+        "metrics": ["accuracy"],
+    }
+
+
+@pytest.mark.parametrize("name", ["---", "a\n---\nb", "a: b", "{{ 7 * 7 }}", "!!python/object:a", "\x00", ""])
+def test_no_name_of_a_dataset_breaks_out_of_the_head(name: str) -> None:
+    values = read_card(shipped_folder("geq-digits")).as_mapping() | {"data": name}
+    card = model_card(Card.from_mapping(values))
+    assert card.data.datasets == [name]
+    assert card.text.lstrip().startswith("# geq-digits\n")
+
+
+def test_a_card_says_what_its_network_has_not() -> None:
+    values = read_card(shipped_folder("geq-digits")).as_mapping()
+    values |= {"data": "mine", "certificate": {}}
+    values["training"]["settings"] |= {"override": ["patch=4", "gamma=zero"], "optimizer": "adamw"}
+    text = card_text(Card.from_mapping(values))
+    for said in (
+        "nothing is recorded here of where it comes from",
+        "the terms of the data are not recorded here",
+        "so there is nothing to certify",
+        "| override | `patch=4`, `gamma=zero` |\n| seed |",
+        "| optimiser | AdamW, learning rate",
+    ):
+        assert said in text
 
 
 def test_settings_that_a_card_lacks_or_lies_about(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from geq.analysis.reliability import Reliability
 from geq.durable import write_durably
-from geq.error import MissingExtraError
+from geq.training.figure import new_figure, png
 
 INSIDE = "tab:blue"
 OUTSIDE = ("tab:orange", "tab:red", "tab:purple")
@@ -30,23 +29,6 @@ CURVES = (
     "β, unusual",
     "confidence + energy, unusual",
 )
-
-
-def new_figure(width: float, height: float) -> Any:
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as problem:
-        raise MissingExtraError.naming("matplotlib", "train", "the pictures of geq analyze") from problem
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def save(figure: Any, path: Path) -> None:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110)
-    write_durably(path, buffer.getvalue())
 
 
 def plain(axis: Any) -> None:
@@ -95,7 +77,7 @@ def draw_reliability(found: Reliability, figures: dict[str, float | int], path: 
     below.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.28), ncols=2)
     for axis in (above, below):
         plain(axis)
-    save(figure, path)
+    write_durably(path, png(figure))
 
 
 def draw_ood(
@@ -142,7 +124,7 @@ def draw_ood(
             bbox_to_anchor=(1.0, 0.5),  # beside the axes: curves near chance fill them
         )
         plain(axis)
-    save(figure, path)
+    write_durably(path, png(figure))
 
 
 def histogram(axis: Any, inside: Tensor, outside: dict[str, Tensor]) -> None:

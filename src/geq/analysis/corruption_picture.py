@@ -6,8 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from geq.analysis.calibration_picture import new_figure, plain, save
+from geq.analysis.calibration_picture import plain
 from geq.data.corruption.registry import ALL_GROUPS
+from geq.durable import write_durably
+from geq.training.figure import new_figure, png
 
 
 def draw_corruptions(runs: dict[str, tuple[float, dict[str, float]]], path: Path, title: str) -> None:
@@ -43,4 +45,4 @@ def draw_corruptions(runs: dict[str, tuple[float, dict[str, float]]], path: Path
     plain(axes)
     axes.grid(False, axis="x")
     axes.set_axisbelow(True)
-    save(figure, path)
+    write_durably(path, png(figure))

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from geq.analysis.explanation import EquilibriumView
 from geq.analysis.landscape import Landscape, log_floor
-from geq.analysis.saliency_picture import canvas, png
 from geq.analysis.trace import Trace
+from geq.training.figure import new_figure, png
 
 OWN, PLAIN, PROMISE = "#0072B2", "#D55E00", "#009E73"
 """Blue, vermilion and green of Okabe and Ito, which every kind of colour vision tells apart."""
@@ -22,7 +22,7 @@ GREY = "#8C8C8C"
 def draw_equilibrium(title: str, view: EquilibriumView) -> bytes:
     """A PNG: residuals; with a hidden problem also the objective along the way and around z*."""
     panels = 1 if view.landscape is None else 3
-    figure = canvas(7.0 if panels == 1 else 17.0, 5.5)
+    figure = new_figure(7.0 if panels == 1 else 17.0, 5.5, "pictures of explanations", "explain")
     figure.suptitle(title, fontsize=12, fontweight="bold")
     axes = figure.subplots(1, panels, squeeze=False)[0]
     draw_residuals(axes[0], view)

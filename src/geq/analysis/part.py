@@ -14,12 +14,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from geq.analysis.result import Result
+from geq.analysis.result import Result, finite
 from geq.analysis.subject import Progress, Settings, Subject, silent
 from geq.document import parse_json
 from geq.durable import explained_write_errors, write_durably
 from geq.error import CheckpointError, unknown_name
+from geq.model.network import Network
 from geq.training.run import RunFolder
+from geq.training.thread import limited_threads
 
 
 @dataclass(frozen=True)
@@ -130,11 +132,15 @@ def finished(folder: RunFolder, name: str, settings: Settings) -> Result | None:
     return Result.from_mapping(record, str(path))
 
 
+def unreported(name: str, result: Result, new: bool) -> None:
+    """Report nothing."""
+
+
 def run_parts(
     folder: RunFolder,
     names: list[str],
     settings: Settings,
-    report: Callable[[str, Result, bool], None],
+    report: Callable[[str, Result, bool], None] = unreported,
     again: bool = False,
     data_root: str | None = None,
     progress: Progress = silent,
@@ -155,6 +161,19 @@ def run_parts(
         results[name] = result
         report(name, result, new)
     return results
+
+
+def analysed(
+    folder: RunFolder,
+    part: str,
+    settings: Settings,
+    data_root: str | None = None,
+    progress: Progress = silent,
+) -> dict[str, Any]:
+    """Return the values of one part as its file holds them: None for a number that is not finite."""
+    with limited_threads(folder.options(), Network.from_pretrained(folder.model)):
+        found = run_parts(folder, [part], settings, data_root=data_root, progress=progress)[part]
+    return finite(dict(found.values))
 
 
 def keep(folder: RunFolder, name: str, result: Result, key: str, settings: Settings, seconds: float) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from typing import Any
 
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from geq.analysis.explanation import BranchView, Explanation
 from geq.analysis.saliency import stretched
-from geq.error import MissingExtraError
+from geq.training.figure import new_figure, png
 
 SALIENCY, WEIGHT, ENERGY = "inferno", "viridis", "cividis"
 """Colour maps whose lightness rises evenly, so that they can be read without seeing colours."""
@@ -20,31 +19,13 @@ PANEL, LARGE, BAR = 1.55, 2.9, 0.75
 """Inches of a small panel, of a large one, and of the bars and labels beside them."""
 
 
-def canvas(width: float, height: float) -> Any:
-    """An empty figure that needs no screen."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as problem:
-        raise MissingExtraError.naming("matplotlib", "explain", "pictures of explanations") from problem
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def png(figure: Any) -> bytes:
-    """The same figure always gives the same bytes: no date, no version."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110, metadata={"Software": None})
-    return buffer.getvalue()
-
-
 def draw_saliency(
     title: str, images: list[UInt8[Tensor, "1 c h w"]], explanations: list[Explanation]
 ) -> bytes:
     """A PNG with one block per network, each with the image as that network sees it."""
     sizes = [block_size(explanation) for explanation in explanations]
-    figure = canvas(max(width for width, _ in sizes), 0.45 + sum(height for _, height in sizes))
+    width, height = max(width for width, _ in sizes), 0.45 + sum(height for _, height in sizes)
+    figure = new_figure(width, height, "pictures of explanations", "explain")
     figure.suptitle(title, fontsize=12, fontweight="bold")
     blocks = figure.subfigures(
         len(explanations), 1, squeeze=False, height_ratios=[height for _, height in sizes]

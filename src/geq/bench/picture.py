@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from geq.error import MissingExtraError
+from geq.training.figure import new_figure
 
 
 def target(record: dict[str, Any]) -> str:
@@ -57,14 +57,8 @@ def show(records: list[dict[str, Any]]) -> None:
 
 def plot(records: list[dict[str, Any]], path: Path) -> None:
     """Measured ratios with their spread, and their targets as ticks."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as problem:
-        raise MissingExtraError.naming("matplotlib", "train", "the plot of geq bench") from problem
     measured = [record for record in records if record["status"] == "measured"][::-1]
-    figure = Figure(figsize=(9, 1 + 0.25 * len(measured)), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(9.0, 1 + 0.25 * len(measured), "the plot of geq bench")
     axes = figure.add_subplot()
     colours = {True: "tab:green", False: "tab:red", None: "tab:grey"}
     for row, record in enumerate(measured):

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from geq.command.option import add_json, parse
-from geq.command.terminal import BAD, GOOD, WARNING, console_for, print_json
+from geq.command.terminal import BAD, GOOD, WARNING, Bars, console_for, print_json
 from geq.error import OptionError
 
 SUMMARY = """Analyse the trained network of a run: what its weights prove, and how the theory's bounds fare.
@@ -144,44 +144,6 @@ def numbers(text: str, option: str) -> tuple[float, ...]:
         raise OptionError(
             f"{option} must be numbers separated by commas, such as 1,2,4: got {text}"
         ) from None
-
-
-class Bars:
-    """Progress on the error stream, a bar for each thing that takes long; :meth:`close` wipes them."""
-
-    def __init__(self) -> None:
-        self.shown: Any = None
-        self.tasks: dict[str, Any] = {}
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        if self.shown is None:
-            columns = (
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeRemainingColumn(),
-            )
-            console = Console(stderr=True)
-            self.shown = Progress(
-                *columns,
-                console=console,
-                transient=True,
-                redirect_stdout=False,
-                disable=not console.is_terminal,
-            )
-            self.shown.start()
-        if what not in self.tasks:
-            self.tasks[what] = self.shown.add_task(what, total=total)
-        self.shown.update(self.tasks[what], completed=done, total=total)
-
-    def close(self) -> None:
-        """Before something is printed, which would run into the bars."""
-        if self.shown is not None:
-            self.shown.stop()
-        self.shown, self.tasks = None, {}
 
 
 def show(name: str, result: Any, new: bool) -> None:

@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from geq.command.option import add_json, add_quiet, parse
-from geq.command.terminal import BAD, GOOD, console_for, print_json
+from geq.command.terminal import BAD, GOOD, Bars, console_for, print_json
 from geq.data.catalogue import SUMMARIES, check_dataset_name
 from geq.data.root import data_root
 from geq.data.source import SOURCES, check_files, source_of
 from geq.error import DataError, GeqError, unknown_name
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from geq.data.dataset import Split
     from geq.data.registry import AnyDataset
 
@@ -195,8 +193,8 @@ def fetch_command(arguments: list[str]) -> int:
     from geq.data.fetch import fetch
 
     for name in options.names:
-        with _progress(in_bytes=True, quiet=options.quiet) as progress:
-            made = fetch(name, root, mirror=options.mirror, progress=_reporter(progress))
+        with Bars(in_bytes=True, kept=True, quiet=options.quiet) as bars:
+            made = fetch(name, root, mirror=options.mirror, progress=bars)
         what = ", ".join(map(str, made)) if made else f"is below {root} already"
         console.print(f"{name}: {what}", highlight=False, markup=False, soft_wrap=True)
     return 0
@@ -229,10 +227,8 @@ def corrupt_command(arguments: list[str]) -> int:
     clean = load_dataset("cifar10", "test", root=root, subset=options.subset)
     assert isinstance(clean, ImageDataset)
     directory = options.output or root / FOLDER
-    with _progress(in_bytes=False, quiet=options.quiet) as progress:
-        made = write_cifar_c(
-            clean, directory, names=options.names, seed=options.seed, progress=_reporter(progress)
-        )
+    with Bars(kept=True, quiet=options.quiet) as bars:
+        made = write_cifar_c(clean, directory, names=options.names, seed=options.seed, progress=bars)
     console = console_for(quiet=options.quiet)
     console.print(f"{len(made)} new files in {directory}", highlight=False, markup=False, soft_wrap=True)
     return 0
@@ -240,40 +236,6 @@ def corrupt_command(arguments: list[str]) -> int:
 
 def _declare_root(parser: Any) -> None:
     parser.add_argument("--data-root", type=Path, default=None, help="folder that holds the datasets")
-
-
-def _progress(in_bytes: bool, quiet: bool) -> Progress:
-    console = console_for(on_stderr=True, quiet=quiet)
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    amount = DownloadColumn() if in_bytes else MofNCompleteColumn()
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        amount,
-        TimeRemainingColumn(),
-        console=console,
-        disable=quiet,
-    )
-
-
-def _reporter(progress: Progress) -> Callable[[str, int, int | None], None]:
-    """One bar for each file, made when the file is first heard of."""
-    bars: dict[str, Any] = {}
-
-    def report(name: str, done: int, total: int | None) -> None:
-        if name not in bars:
-            bars[name] = progress.add_task(name, total=total)
-        progress.update(bars[name], completed=done, total=total)
-
-    return report
 
 
 DECLARED: dict[str, Callable[[Any], None]] = {

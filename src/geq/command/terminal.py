@@ -36,6 +36,53 @@ def console_for(on_stderr: bool = False, quiet: bool = False, width: int = 160) 
     return console
 
 
+class Bars:
+    """Progress on the error stream, with a bar for each thing that takes long.
+
+    Args:
+        in_bytes: Count bytes.
+        kept: Leave the bars when all is done, also where the stream is no terminal.
+        quiet: Show nothing.
+    """
+
+    def __init__(self, in_bytes: bool = False, kept: bool = False, quiet: bool = False) -> None:
+        self.in_bytes, self.kept, self.quiet = in_bytes, kept, quiet
+        self.shown: Any = None
+        self.tasks: dict[str, Any] = {}
+
+    def __enter__(self) -> Bars:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __call__(self, what: str, done: int, total: int | None) -> None:
+        if self.shown is None:
+            console = console_for(on_stderr=True, quiet=self.quiet)
+            from rich import progress
+
+            self.shown = progress.Progress(
+                progress.TextColumn("{task.description}"),
+                progress.BarColumn(),
+                progress.DownloadColumn() if self.in_bytes else progress.MofNCompleteColumn(),
+                progress.TimeRemainingColumn(),
+                console=console,
+                transient=not self.kept,
+                redirect_stdout=False,
+                disable=self.quiet or not (self.kept or console.is_terminal),
+            )
+            self.shown.start()
+        if what not in self.tasks:
+            self.tasks[what] = self.shown.add_task(what, total=total)
+        self.shown.update(self.tasks[what], completed=done, total=total)
+
+    def close(self) -> None:
+        """Stop before something is printed, which would run into the bars."""
+        if self.shown is not None:
+            self.shown.stop()
+        self.shown, self.tasks = None, {}
+
+
 def print_json(value: Any) -> None:
     """Strict JSON on the output; a number that is not finite is null."""
     from geq.analysis.result import finite

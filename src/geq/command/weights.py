@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from geq.command.option import add_json, parse
-from geq.command.terminal import console_for, print_json
+from geq.command.terminal import Bars, console_for, print_json
 from geq.error import OptionError
 
 SUMMARY = """List the trained networks that come with geq, print the card of one, or pack a finished run like
@@ -56,14 +56,11 @@ def main(arguments: list[str]) -> int:
 
 
 def pack_run(asked: Any) -> None:
-
-    from geq.command.analyze import Bars
     from geq.training.run import RunFolder
     from geq.weights.card import disk_size
     from geq.weights.pack import pack
 
-    bars = Bars()
-    try:
+    with Bars() as bars:
         folder, card = pack(
             RunFolder.find(asked.pack, asked.runs),
             asked.name,
@@ -73,8 +70,6 @@ def pack_run(asked: Any) -> None:
             asked.data_root,
             bars,
         )
-    finally:
-        bars.close()
     if asked.json:
         print_json({"folder": str(folder), "card": card.as_mapping()})
         return
@@ -94,18 +89,18 @@ def show_card(name: str, as_json: bool) -> None:
 
     from geq.model.shipped import shipped_folder
     from geq.weights.card import read_card
-    from geq.weights.text import card_text, without_head
+    from geq.weights.text import model_card
 
     card = read_card(shipped_folder(name))
     if as_json:
         print_json(card.as_mapping())
         return
     console = console_for()
-    text = without_head(card_text(card))
+    text = model_card(card).text.lstrip("\n")
     if console.is_terminal:
         console.print(Markdown(text))
     else:
-        print(text, end="")
+        print(text)
 
 
 def show_list(as_json: bool) -> None:

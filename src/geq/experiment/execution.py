@@ -13,6 +13,7 @@ from typing import Any
 from geq.durable import write_durably
 from geq.experiment.plan import Job, Work
 from geq.experiment.record import Record
+from geq.training.environment import short_commit
 from geq.training.fit import resume, train
 from geq.training.run import CONFIG, RunFolder
 
@@ -62,7 +63,7 @@ def make_record(job: Job) -> Record:
         seed=job.seed,
         config_hash=job.config_hash,
         config=without_places(job.options.as_mapping()),
-        commit=short(environment.get("commit")),
+        commit=short_commit(environment.get("commit")),
         versions={
             "geq": packages.get("geq"),
             "torch": packages.get("torch"),
@@ -95,14 +96,6 @@ def solver_figures(final: dict[str, Any]) -> dict[str, Any]:
         "residual": final["test_residual"],
         "converged": 1 - final["test_unconverged"],
     }
-
-
-def short(commit: str | None) -> str | None:
-    """
-    >>> short("0123456789abcdef+changes"), short(None)
-    ('0123456+changes', None)
-    """
-    return None if commit is None else commit[:7] + ("+changes" if commit.endswith("+changes") else "")
 
 
 def cpu_name(described: Path) -> str:

@@ -5,32 +5,17 @@ folder where ``geq analyze`` would. Experiments are listed without torch, so it 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from geq.model.config import ADDED_LATER
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from geq.analysis.result import Result
-    from geq.analysis.subject import Settings
     from geq.model.network import Network
     from geq.training.run import RunFolder
 
 Metrics = dict[str, float | int | None]
-
-
-def analysed(folder: RunFolder, part: str, settings: Settings) -> dict[str, Any]:
-    """The values of one part of ``geq analyze``."""
-    from geq.analysis.part import run_parts
-    from geq.model.network import Network
-    from geq.training.thread import limited_threads
-
-    def unheard(name: str, result: Result, new: bool) -> None:
-        """Nobody listens."""
-
-    with limited_threads(folder.options(), Network.from_pretrained(folder.model)):
-        return dict(run_parts(folder, [part], settings, unheard)[part].values)
 
 
 @dataclass(frozen=True)
@@ -71,6 +56,7 @@ class Calibration:
     train_images: int = 2000
 
     def measure(self, folder: RunFolder) -> Metrics:
+        from geq.analysis.part import analysed
         from geq.analysis.subject import Settings
 
         values = analysed(folder, "calibration", Settings(limit=self.limit, train_images=self.train_images))
@@ -97,6 +83,7 @@ class Corruption:
     names: tuple[str, ...] = field(default=(), metadata=ADDED_LATER)
 
     def measure(self, folder: RunFolder) -> Metrics:
+        from geq.analysis.part import analysed
         from geq.analysis.subject import Settings
 
         settings = Settings(limit=self.limit, corruptions=self.names)

@@ -55,6 +55,15 @@ def git_commit(folder: Path) -> str | None:
         return None
 
 
+def short_commit(commit: str | None, digits: int = 7) -> str | None:
+    """Return the first digits of a commit, still with a mark where files differed from it.
+
+    >>> short_commit("0123456789abcdef+changes"), short_commit(None)
+    ('0123456+changes', None)
+    """
+    return None if commit is None else commit[:digits] + ("+changes" if commit.endswith("+changes") else "")
+
+
 MATTERING = ("threads", "machine", "python")
 """What can change the last bits of a sum."""
 

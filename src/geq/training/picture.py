@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from geq.data.dataset import Dataset
 from geq.data.transform.pixel import Normalize
 from geq.durable import write_durably
 from geq.model.network import Network
+from geq.training.figure import new_figure, png
 from geq.training.headline import HEADLINES, headline_of
 from geq.training.probe import probe
 from geq.training.run import RunFolder
@@ -25,17 +25,13 @@ SHOWN = 8
 
 def draw_run(folder: RunFolder, model: Network, test: Dataset) -> None:
     """Write picture.png: curves above, attention over test images below (Gaussian kernels only)."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     images, labels = test.batch(spread_over_classes(test, SHOWN))
     normalised = Normalize.by(folder.data().statistics)(images, torch.Generator())
     maps = attention_maps(model, normalised)
     with torch.no_grad():
         predicted = model.eval()(normalised.to(next(model.parameters()))).argmax(1)
     rows = len(maps)
-    figure = Figure(figsize=(12, 4.2 + (1.6 * (rows + 1) if rows else 0)), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(12.0, 4.2 + (1.6 * (rows + 1) if rows else 0))
     parts: Any = figure.subfigures(2, 1, height_ratios=(4.0, 1.6 * (rows + 1))) if rows else [figure]
     draw_curves(parts[0], folder)
     if rows:
@@ -44,13 +40,7 @@ def draw_run(folder: RunFolder, model: Network, test: Dataset) -> None:
             for p, label in zip(predicted, labels, strict=True)
         ]
         _draw_attention(parts[1], images, maps, titles)
-    save_figure(figure, folder)
-
-
-def save_figure(figure: Any, folder: RunFolder) -> None:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110)
-    write_durably(folder.picture, buffer.getvalue())
+    write_durably(folder.picture, png(figure))
 
 
 def spread_over_classes(dataset: Dataset, number: int) -> Tensor:

@@ -9,11 +9,13 @@ import torch
 from geq.data.dataset import Dataset
 from geq.data.palette import colours_of
 from geq.data.segmentation import SegmentationDataset
+from geq.durable import write_durably
 from geq.model.segmenter import Segmenter
 from geq.training.evaluation import evaluating
+from geq.training.figure import new_figure, png
 from geq.training.inference import Inference
 from geq.training.ingredient import evaluation_loader
-from geq.training.picture import draw_curves, save_figure
+from geq.training.picture import draw_curves
 from geq.training.run import RunFolder
 from geq.training.scene import palette_table
 
@@ -23,18 +25,14 @@ SHOWN = 4
 
 def draw_segmentation_run(folder: RunFolder, model: Segmenter, test: Dataset) -> None:
     """Write picture.png: curves above; image, truth and prediction below, in the published colours."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     assert isinstance(test, SegmentationDataset)
-    figure = Figure(figsize=(12, 10), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(12.0, 10.0)
     parts: Any = figure.subfigures(2, 1, height_ratios=(4.0, 6.0))
     draw_curves(parts[0], folder)
     number = min(SHOWN, len(test))
     spread = test.subset([round(index * (len(test) - 1) / max(1, number - 1)) for index in range(number)])
     _draw_scenes(parts[1], model, spread, folder)
-    save_figure(figure, folder)
+    write_durably(folder.picture, png(figure))
 
 
 def _draw_scenes(figure: Any, model: Segmenter, scenes: SegmentationDataset, folder: RunFolder) -> None:

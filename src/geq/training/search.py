@@ -24,7 +24,6 @@ from geq.error import (
     OptionError,
 )
 from geq.model.registry import model_spec
-from geq.training.fit import resume, train
 from geq.training.headline import headline_of
 from geq.training.option import LONGEST_NAME, TrainOptions, demand, is_folder_name
 from geq.training.run import CONFIG, RunFolder
@@ -120,6 +119,8 @@ class Search:
 
     def continue_until_done(self, report: Callable[[optuna.trial.FrozenTrial], None]) -> optuna.Study:
         """Finish interrupted trials, then add new ones up to ``trials``."""
+        from geq.training.fit import train  # loads Lightning, which the options of a search do not need
+
         optuna = _optuna()
         with explained_write_errors(self.folder, "Finished trials are kept."):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -155,6 +156,8 @@ class Search:
         return [trial.number for trial in study.trials if trial.state.name == "RUNNING"]
 
     def _finish(self, study: optuna.Study, number: int) -> None:
+        from geq.training.fit import resume
+
         optuna = _optuna()
         folder = self.run_of(number)
         if not (folder.path / CONFIG).exists():

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -23,12 +23,14 @@ from geq.error import CheckpointError, OptionError
 from geq.model.differentiation import DifferentiationConfig
 from geq.model.network import Network
 from geq.model.registry import model_spec
-from geq.training.fit import Outcome, resume, train
 from geq.training.ingredient import evaluation_loader, open_split
 from geq.training.option import LONGEST_NAME, TrainOptions, demand, is_folder_name
 from geq.training.run import CONFIG, RunFolder
 from geq.training.thread import limited_threads
 from geq.training.tolerance import measured_failures
+
+if TYPE_CHECKING:
+    from geq.training.fit import Outcome
 
 TIMED_IMAGES, REPEATS = 500, 3
 """Images on which times are taken (the best of so many passes), and the residual."""
@@ -190,6 +192,8 @@ class Tradeoff:
             )
 
     def _trained(self, setting: Setting, console: Any) -> Outcome:
+        from geq.training.fit import resume, train  # loads Lightning, which the options do not need
+
         path = self.folder / setting.name
         if (path / CONFIG).exists():
             outcome = resume(RunFolder.find(path), console)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
 
 from geq.durable import write_durably
+from geq.training.figure import new_figure, png
 from geq.training.tradeoff import Row
 
 KINDS = {"unrolled": ("C0", "o", (6, 6)), "IFT": ("C1", "s", (6, -14))}
@@ -15,18 +15,12 @@ KINDS = {"unrolled": ("C0", "o", (6, 6)), "IFT": ("C1", "s", (6, -14))}
 
 def draw_tradeoff(rows: list[Row], path: Path, title: str) -> None:
     """Accuracy against time on the left, the residual of each setting on the right."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(12, 4.8), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(12.0, 4.8)
     figure.suptitle(title)
     left, right = figure.subplots(1, 2)
     _accuracy(left, rows)
     _residual(right, rows)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110)
-    write_durably(path, buffer.getvalue())
+    write_durably(path, png(figure))
 
 
 def _accuracy(axes: Any, rows: list[Row]) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from geq.analysis.part import run_parts, weights_key
-from geq.analysis.result import Result
+from geq.analysis.part import analysed, weights_key
 from geq.analysis.subject import Progress, Settings, silent
 from geq.error import CheckpointError, InputError
 from geq.model.network import Network
@@ -37,13 +36,20 @@ def measure(
     options, data = replace(folder.options(), data_root=data_root), folder.data()
     whole, some = Settings(), Settings(limit=images)
     test_set = open_split(options, "test")
+
+    def part(name: str, asked: Settings) -> dict[str, Any]:
+        progress(name, 0, 1)
+        values = analysed(folder, name, asked, data_root, progress)
+        progress(name, 1, 1)
+        return values
+
     with limited_threads(options, model):
         progress("accuracy", 0, 1)
         found = evaluate(model, evaluation_loader(test_set, statistics=data.statistics))
         progress("accuracy", 1, 1)
-        proved = analysed(folder, "certificate", whole, data_root, progress) if model.equilibria() else {}
-        calibration = analysed(folder, "calibration", whole, data_root, progress)["test"]
-        corrupted = analysed(folder, "corruption", some, data_root, progress)["runs"][folder.name]
+        proved = part("certificate", whole) if model.equilibria() else {}
+        calibration = part("calibration", whole)["test"]
+        corrupted = part("corruption", some)["runs"][folder.name]
     return Card(
         name=name,
         model=options.model,
@@ -88,20 +94,6 @@ def trained(folder: RunFolder) -> tuple[Network, dict[str, Any]]:
     if isinstance(model, Segmenter):
         raise InputError(f"a card is of a network that classifies images; {folder.title} labels their pixels")
     return model, final
-
-
-def analysed(
-    folder: RunFolder, part: str, asked: Settings, data_root: str | None, progress: Progress
-) -> dict[str, Any]:
-    """The values of one part of ``geq analyze``."""
-
-    def unheard(name: str, result: Result, new: bool) -> None:
-        """The card tells it all at once."""
-
-    progress(part, 0, 1)
-    found = run_parts(folder, [part], asked, unheard, data_root=data_root, progress=progress)[part]
-    progress(part, 1, 1)
-    return dict(found.as_mapping()["values"])
 
 
 def certificate(found: dict[str, Any]) -> Certificate:
