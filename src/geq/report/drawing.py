@@ -48,7 +48,7 @@ class Drawing:
         self,
         width: Real = 440,
         height: Real = 280,
-        left: Real = 52,
+        left: Real = 56,
         right: Real = 14,
         top: Real = 12,
         bottom: Real = 44,
@@ -64,7 +64,7 @@ class Drawing:
         self.axes: Any = self.figure.add_axes(share)  # type: ignore[arg-type]
         self.axes.spines[:].set_visible(False)
         self.axes.tick_params(length=0, pad=6)
-        self.axes.yaxis.set_label_coords((18 - left) / inside[2], 0.5)
+        self.axes.yaxis.set_label_coords((13 - left) / inside[2], 0.5)
         self.axes.grid(axis=grid)
         self.axes.set_axisbelow(True)
         self.marked: dict[str, tuple[str, str]] = {}
