@@ -76,7 +76,7 @@ def report() -> tuple[str, str]:
     tables = [
         table.markdown()
         for part in parts
-        if part.anchor in ("claims", "results", "cost")
+        if part.anchor in ("claims", "results", "study", "cost")
         for table in part.tables
     ]
     return page(evidence, parts), "\n\n".join(tables)

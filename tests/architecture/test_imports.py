@@ -18,6 +18,8 @@ ALLOWED = {
     "cache": set(),
     "document": set(),
     "durable": {"error"},
+    "number_format": set(),
+    "printable": set(),
     "problem": {"error", "cache"},
     "cell": {"error", "problem"},
     "solver": {"error"},
@@ -29,11 +31,11 @@ ALLOWED = {
     "data": {"error", "cache", "durable", "document"},
     "training": NETWORK | {"data"},
     "analysis": NETWORK | {"data", "training"},
-    "experiment": NETWORK | {"data", "training", "analysis"},
+    "experiment": NETWORK | {"data", "training", "analysis", "number_format"},
     "weights": NETWORK | {"data", "training", "analysis"},
-    "report": NETWORK | {"data", "training", "analysis", "experiment"},
+    "report": NETWORK | {"data", "training", "analysis", "experiment", "number_format", "printable"},
     "export": NETWORK | {"data", "training"},
-    "app": NETWORK | {"data", "training", "analysis", "report"},  # the page draws charts as the report does
+    "app": NETWORK | {"data", "training", "analysis", "number_format", "printable"},
     "sklearn": NETWORK,
     "bench": None,  # benchmarks may use everything as well
     "command": None,  # the commands may use everything

@@ -189,6 +189,25 @@ def test_claims_need_no_scrolling(shown: Browser) -> None:
         assert shown.evaluate(f"{box}.scrollWidth - {box}.clientWidth") == 0, width
 
 
+def test_no_table_is_cut_at_1280_pixels(shown: Browser) -> None:
+    shown.evaluate("for (const folded of document.querySelectorAll('details')) folded.open = true")
+    boxes = "Array.from(document.querySelectorAll('.scroll'), (box) => box.scrollWidth - box.clientWidth)"
+    assert max(shown.evaluate(boxes)) == 0
+
+
+def test_claims_of_the_papers_are_counted_apart(shown: Browser) -> None:
+    chips = "Array.from(document.querySelectorAll('.chips'), (one) => one.innerText.replace(/\\s+/g, ' '))"
+    papers, ours = shown.evaluate(chips)
+    assert papers == "2 holds 1 fails 1 undecided at this scale 1 not run"
+    assert ours == "1 holds 0 fails 0 undecided at this scale 0 not run"
+
+
+def test_contents_name_every_experiment(shown: Browser) -> None:
+    words = shown.evaluate("document.querySelector('nav').innerText")
+    for entry in ("Claims of the papers", "Our own questions", "GEQ table 1a", "Cost"):
+        assert entry in words
+
+
 def test_it_prints(shown: Browser) -> None:
     content = shown.call("Page.printToPDF", printBackground=False)["data"]
     assert len(content) > 50_000

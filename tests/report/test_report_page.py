@@ -80,6 +80,9 @@ def test_claims_come_first_with_every_verdict(parts: list[Section]) -> None:
     assert (better["verdict"], better["seeds"], better["published difference"]) == ("holds", "5", "1.0")
     assert 0 < float(better["low"]) < float(better["our difference"]) < float(better["high"])
     assert rows["GEQ is more accurate than a ResNet of the same size"]["verdict"] == "fails"
+    (asked,) = csv.DictReader(io.StringIO(table_of(parts, "own-questions").csv()))
+    assert asked["claim"] == "GEQ is more accurate than its γ = 0 control", "no paper claims it"
+    assert asked["claim"] not in rows
     assert rows["γ = 0.5 is better than γ = 2"]["verdict"] == "undecided at this scale", (
         "two seeds decide nothing"
     )

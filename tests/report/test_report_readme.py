@@ -20,7 +20,8 @@ def test_readme_shows_what_the_records_say() -> None:
     evidence = gather(str(ROOT / "results"), EXPERIMENTS, usable)
     assert not evidence.complaints
     claims = next(part for part in sections(evidence) if part.anchor == "claims")
-    made = rows(claims.tables[0].markdown())
+    judged_tables = [table for table in claims.tables if not table.title.endswith("not run")]
+    made = list(dict.fromkeys(row for table in judged_tables for row in rows(table.markdown())))
     page = (ROOT / "README.md").read_text(encoding="utf-8")
     shown = rows(page.partition("## What holds")[2].partition("\n## ")[0])
     assert shown[:2] == made[:2]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from geq.analysis.explanation import BranchView, Explanation
 from geq.app.drawing import drawn, figure, rgb
 from geq.app.exhibit import Answer, Exhibit
+from geq.app.markup import EMPTY, Markup, element, join
 from geq.app.picture import Picture
-from geq.report.markup import EMPTY, Markup, element, join
-from geq.report.number import shown
+from geq.number_format import shown
 
 BARS = 5
 """Classes that are shown with their probability."""

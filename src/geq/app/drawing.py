@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 from typing import Any
 
@@ -11,8 +12,7 @@ from PIL import Image
 from torch import Tensor
 
 from geq.analysis.saliency import stretched
-from geq.report.figure import embedded_png
-from geq.report.markup import Markup, element
+from geq.app.markup import Markup, element
 
 SMOOTH = 192
 """Side of a picture that is drawn smoothly, in pixels."""
@@ -24,7 +24,9 @@ def drawn(pixels: UInt8[np.ndarray, "h w 3"], words: str, sharp: bool = True) ->
     """An ``img`` element; ``sharp`` shows each pixel as a square however large it is drawn."""
     buffer = io.BytesIO()
     Image.fromarray(np.ascontiguousarray(pixels)).save(buffer, "PNG")
-    return embedded_png(buffer.getvalue(), words, "sharp" if sharp else "smooth")
+    address = f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
+    kind = "sharp" if sharp else "smooth"
+    return Markup('<img src="{}" alt="{}" class="{}">').format(address, words, kind)
 
 
 def coloured(

@@ -9,7 +9,7 @@ from geq.analysis.explanation import BranchView, Explanation
 from geq.analysis.saliency_picture import ENERGY, SALIENCY, WEIGHT, number_format
 from geq.app.drawing import drawn, figure, over, scale
 from geq.app.exhibit import Answer
-from geq.report.markup import EMPTY, Markup, element
+from geq.app.markup import EMPTY, Markup, element
 
 
 def focus_part(answer: Answer) -> Markup:

@@ -20,12 +20,12 @@ from geq.app.control import (
     read_upload,
 )
 from geq.app.distortion import CLEAR, Distortion
+from geq.app.markup import EMPTY
 from geq.app.picture import LARGEST_FILE, Picture
 from geq.app.session import Look, Panel, Session, Solve, complaint
 from geq.app.upload import FOLDER
 from geq.data.corruption import SEVERITIES, corruption_names
 from geq.error import GeqError
-from geq.report.markup import EMPTY
 
 NOBODY = "– none –"
 WAITING = 32

@@ -13,11 +13,11 @@ from geq.app.collection import Collection
 from geq.app.distortion import Distortion
 from geq.app.exhibit import Exhibit
 from geq.app.focus import focus_part
+from geq.app.markup import EMPTY, Markup, element
 from geq.app.memory import Memory
 from geq.app.picture import FilePicture, Picture, SamplePicture
 from geq.app.settling import Kind, settling_part, steps_of
 from geq.error import GeqError
-from geq.report.markup import EMPTY, Markup, element
 
 THUMBNAIL = 96
 """Least side of a picture in the gallery, in pixels."""

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from geq.analysis.trace import Trace, Way
 from geq.app.drawing import coloured, drawn, figure, scale
+from geq.app.markup import Markup, element
 from geq.app.step_chart import Line, step_chart
-from geq.report.markup import Markup, element
-from geq.report.number import shown
+from geq.number_format import shown
 
 Kind = Literal["solver", "plain"]
 STATE, DISTANCE = "cividis", "inferno"

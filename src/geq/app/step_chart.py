@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from geq.report.chart.axis import Frame, Range, drawing, line, place
-from geq.report.markup import Markup, element
-from geq.report.number import Real, number, shown
+from geq.app.markup import Markup, element
+from geq.number_format import MINUS, Real, shown
+
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, FLOOR = 440, 200, 56, 426, 12, 156
+"""Of the picture, and of the rectangle between its axes."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class Line:
         return [
             (step, value)
             for step, value in enumerate(self.values, start=1)
-            if number(value) is not None and value > 0
+            if math.isfinite(value) and value > 0
         ]
 
 
@@ -39,27 +42,66 @@ def step_chart(title: str, lines: list[Line], step: int, limit: Real | None) -> 
         step: where the mark is.
         limit: a level to draw across; None for none.
     """
-    every = [value for one in lines for _, value in one.points()] + ([] if limit is None else [limit])
+    levels = [value for one in lines for _, value in one.points()] + ([] if limit is None else [limit])
+    low, high = (math.log10(min(levels)) - 0.1, math.log10(max(levels)) + 0.1) if levels else (-1.0, 0.0)
     longest = max(len(one.values) for one in lines)
-    across = Range(0.5, longest + 0.5)
-    frame = Frame(across, Range.around(every, logarithmic=True), height=200, left=56)
-    whole = [value for value in across.ticks(6) if value.is_integer()]
-    parts = frame.axes("step", "", whole)
+
+    def x(at: int) -> str:
+        return f"{LEFT + (at - 0.5) / longest * (RIGHT - LEFT):.1f}"
+
+    def y(value: Real) -> str:
+        return f"{FLOOR - (math.log10(value) - low) / (high - low) * (FLOOR - TOP):.1f}"
+
+    parts = [
+        line(LEFT, FLOOR, RIGHT, FLOOR, "axis"),
+        text((LEFT + RIGHT) / 2, HEIGHT - 8, "step", "label middle"),
+    ]
+    for power in powers(low, high):
+        level, label = y(power), f"{power:g}".replace("-", MINUS)
+        parts.append(line(LEFT, level, RIGHT, level, "grid"))
+        parts.append(text(LEFT - 7, f"{float(level) + 4:.1f}", label, "tick end"))
+    for at in range(1, longest + 1, -(-longest // 8)):
+        parts.append(text(x(at), FLOOR + 17, str(at), "tick middle"))
     if limit is not None:
-        parts.append(line(frame.left, frame.y(limit), frame.width - frame.right, frame.y(limit), "stop"))
-    parts.append(line(frame.x(step), frame.top, frame.x(step), frame.height - frame.bottom, "cursor"))
+        parts.append(line(LEFT, y(limit), RIGHT, y(limit), "stop"))
+    parts.append(line(x(step), TOP, x(step), FLOOR, "cursor"))
     for one in sorted(lines, key=lambda one: one.marked):
-        corners = " ".join(f"{place(frame.x(x))},{place(frame.y(y))}" for x, y in one.points())
+        corners = " ".join(f"{x(at)},{y(value)}" for at, value in one.points())
         parts.append(element("polyline", "", {"points": corners, "class": f"way {one.name}"}))
-        for x, y in one.points():
-            here = one.marked and x == step
-            at = {"cx": place(frame.x(x)), "cy": place(frame.y(y)), "r": "7" if here else "3"}
-            words = element("title", f"step {x}: {shown(y)}")
-            parts.append(
-                element("circle", words, {**at, "class": f"dot {one.name}{' here' if here else ''}"})
-            )
-    chart = drawing(frame.width, frame.height, parts, title, describe(lines, step), "steps")
+        for at, value in one.points():
+            here = one.marked and at == step
+            centre = {"cx": x(at), "cy": y(value), "r": "7" if here else "3"}
+            words = element("title", f"step {at}: {shown(value)}")
+            kind = f"dot {one.name}{' here' if here else ''}"
+            parts.append(element("circle", words, {**centre, "class": kind}))
+    described = describe(lines, step)
+    seen = {"viewBox": f"0 0 {WIDTH} {HEIGHT}", "role": "img", "aria-label": f"{title}. {described}"}
+    chart = element(
+        "svg",
+        [element("title", title), element("desc", described), *parts],
+        {**seen, "class": "chart steps"},
+    )
     return element("div", [element("h4", title), chart])
+
+
+def powers(low: float, high: float) -> list[float]:
+    """Return round numbers between powers of ten.
+
+    >>> powers(-2.5, 0.0), powers(0.0, 0.8)
+    ([0.01, 0.1, 1.0], [1.0, 2.0, 5.0])
+    """
+    whole = range(math.floor(low), math.ceil(high) + 1)
+    digits = (1, 2, 5) if high - low < 2 else (1,)
+    found = [float(f"{digit}e{power}") for power in whole for digit in digits]
+    return [value for value in found if low <= math.log10(value) <= high]
+
+
+def line(x1: Real | str, y1: Real | str, x2: Real | str, y2: Real | str, kind: str) -> Markup:
+    return element("line", "", {"x1": x1, "y1": y1, "x2": x2, "y2": y2, "class": kind})
+
+
+def text(x: Real | str, y: Real | str, content: str, kind: str) -> Markup:
+    return element("text", content, {"x": x, "y": y, "class": kind})
 
 
 def describe(lines: list[Line], step: int) -> str:

@@ -43,12 +43,15 @@ def declare(parser: Any) -> None:
 def main(arguments: list[str]) -> int:
     asked = parse("report", SUMMARY, arguments, declare)
 
+    from geq.report.source import read, sort
+
+    found = read(asked.results)  # before the experiments, which take seconds to load
+
     from geq.experiment.plan import usable
     from geq.experiment.registry import EXPERIMENTS
     from geq.report.page import page, sections
-    from geq.report.source import gather
 
-    evidence = gather(asked.results, EXPERIMENTS, usable)
+    evidence = sort(*found, EXPERIMENTS, usable)
     parts = sections(evidence, asked.runs)
     write(Path(asked.output), page(evidence, parts))
     tables = [table for part in parts for table in part.tables]
@@ -56,8 +59,8 @@ def main(arguments: list[str]) -> int:
         if folder is not None:
             write_tables(Path(folder), tables, ending)
     if asked.json:
-        found = {"page": asked.output, "runs": len(evidence.records), "tables": len(tables)}
-        print_json({**found, "complaints": list(evidence.complaints)})
+        said = {"page": asked.output, "runs": len(evidence.records), "tables": len(tables)}
+        print_json({**said, "complaints": list(evidence.complaints)})
         return 0
     console = console_for(quiet=asked.quiet)
     for complaint in evidence.complaints:

@@ -10,6 +10,7 @@ from geq.experiment.experiment import Experiment
 from geq.experiment.outcome import Outcome
 from geq.experiment.plan import distinct_trainings
 from geq.experiment.registry import EXPERIMENTS
+from geq.number_format import around, signed
 
 
 def table_of(found: Outcome) -> Any:
@@ -31,8 +32,9 @@ def table_of(found: Outcome) -> Any:
         for metric in experiment.metrics:
             cell = cells[metric.key]
             if has_published(experiment, metric.key):
-                row.append(metric.shown(cell.published, cell.published_spread))
-            row.append(metric.shown(cell.mean, cell.spread) + (" !" if cell.undefined else ""))
+                row.append(" ".join(around(cell.published, cell.published_spread, metric.digits)).strip())
+            ours = " ".join(around(cell.mean, cell.spread, metric.digits)).strip()
+            row.append(ours + (" !" if cell.undefined else ""))
         seeds = max((len(cell.seeds) for cell in cells.values()), default=0)
         table.add_row(*row, str(seeds))
     return table
@@ -63,14 +65,6 @@ def claims_of(found: Outcome) -> Any:
             f"obtained {signed(judged.mean, digits)}{middle}, {counted(len(judged.seeds), 'seed')}\n"
         )
     return text
-
-
-def signed(value: float | None, digits: int) -> str:
-    """
-    >>> signed(1.0, 2), signed(None, 2)
-    ('+1.00', '–')
-    """
-    return "–" if value is None else f"{value:+.{digits}f}"
 
 
 def listed() -> list[dict[str, Any]]:

@@ -47,18 +47,6 @@ class Metric:
     def head(self) -> str:
         return f"{self.label} ({self.unit})" if self.unit else self.label
 
-    def shown(self, value: float | int | None, spread: float | None = None) -> str:
-        """
-        >>> Metric("a", "accuracy", digits=1).shown(94.6, 0.2), Metric("a", "accuracy").shown(None)
-        ('94.6 ± 0.2', '–')
-        """
-        if value is None:
-            return "–"
-        number = (
-            f"{value:.1e}" if value and abs(value) < 10**-self.digits / 2 else f"{value:,.{self.digits}f}"
-        )
-        return number if spread is None else f"{number} ± {spread:.{self.digits}f}"
-
 
 @dataclass(frozen=True)
 class Arm:

@@ -1,7 +1,7 @@
 """From records to what a person reads: tables, figures and one HTML page.
 
-markup.py   elements with everything escaped      table.py    a table as HTML, Markdown and CSV
-figure.py   a picture with caption and alt text   chart/      pictures as inline SVG
-source.py   what is below a folder of records     section/    one file per section of the page
-page.py     the page
+source.py    the records below a folder    section/         contents of each section of the page
+table.py     a table, as Markdown and CSV  chart.py         charts drawn by matplotlib
+drawing.py   matplotlib as inline SVG      page.html.j2     the page; part.html.j2: tables, figures
+page.py      the page from its templates
 """

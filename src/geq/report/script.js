@@ -55,7 +55,7 @@ toggle.addEventListener("click", () => choose(themes[(themes.indexOf(toggle.data
 
 // Contents stay open beside the text on a wide screen, and folded above it on a narrow one.
 const contents = document.querySelector("nav details");
-if (contents && window.matchMedia("(max-width: 80rem)").matches) contents.open = false;
+if (contents && window.matchMedia("(max-width: 79.99rem)").matches) contents.open = false;
 window.addEventListener("beforeprint", () => {
   for (const folded of document.querySelectorAll("main details")) folded.open = true;
 });

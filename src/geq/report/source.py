@@ -6,13 +6,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from geq.error import DataError
 from geq.experiment.claim import Judgement, judge
-from geq.experiment.experiment import Experiment, Metric
 from geq.experiment.record import Record, read_records
-from geq.report.number import Real, Sample, number
+from geq.number_format import Real
+from geq.report.sample import Sample, number
+
+if TYPE_CHECKING:
+    from geq.experiment.experiment import Experiment, Metric
 
 SCALES = ("paper", "small", "smoke")
 """In the order in which they tell more."""
@@ -67,6 +70,8 @@ class Group:
         """
         if self.experiment is not None:
             return tuple(metric for metric in self.experiment.metrics if metric.key != "parameters")
+        from geq.experiment.experiment import Metric
+
         keys = dict.fromkeys(
             key for record in self.records for key, value in record.metrics.items() if value is not None
         )
@@ -108,18 +113,25 @@ class Evidence:
         return [record for group in self.groups for record in group.records]
 
 
-Selection = Callable[[Experiment, Any, list[Record]], tuple[list[Record], list[str]]]
+Selection = Callable[["Experiment", Any, list[Record]], tuple[list[Record], list[str]]]
 """(experiment, scale, records) -> those that count, and words on the others; geq.experiment.plan.usable."""
 
 
 def gather(
     results: str | Path, experiments: Mapping[str, Experiment], select: Selection | None = None
 ) -> Evidence:
-    """Read what is below ``results``; an error if there is not one record.
+    """Read what is below ``results`` and sort it.
 
     Args:
-        select: which records of a known experiment count; without it, those of :func:`consistent`.
+        results: Folder or file of records.
+        experiments: Known experiments by name.
+        select: Which records of a known experiment count; without it, those of :func:`consistent`.
     """
+    return sort(*read(results), experiments, select)
+
+
+def read(results: str | Path) -> tuple[list[Record], list[str]]:
+    """Return the records below ``results`` and complaints; an error if there is not one record."""
     if not Path(results).exists():
         raise DataError(
             f"{results} is not there: give the folder with the records that 'geq reproduce' writes"
@@ -131,7 +143,7 @@ def gather(
             f"a report needs at least one record: none is below {results}{broken}; "
             "'geq reproduce all --scale smoke' writes some"
         )
-    return sort(records, complaints, experiments, select)
+    return records, complaints
 
 
 def sort(

@@ -1,4 +1,4 @@
-"""One table, and how it looks as HTML, Markdown and CSV."""
+"""One table, as Markdown and CSV; the page shows it by a macro of its template."""
 
 from __future__ import annotations
 
@@ -6,24 +6,38 @@ import csv
 import io
 import re
 from dataclasses import dataclass, field
+from itertools import groupby
 
-from geq.report.markup import Markup, element, identifier, join
+from geq.printable import identifier
+from geq.report.chart import IntervalStrip
 
 
 @dataclass(frozen=True)
 class Cell:
     """
     Args:
-        text: as it is read.
-        value: by what it is sorted, and what CSV holds; ``text`` where None.
-        shown: as HTML, where that is more than ``text``.
-        kind: a class for the style sheet.
+        text: As it is read in Markdown.
+        value: By what it is sorted, and what CSV holds; ``text`` where None.
+        head: As it is read on the page, where that is not ``text``.
+        aside: Small words after the head.
+        below: Small lines below it.
+        link: Anchor that the head leads to.
+        kind: Classes of the style sheet.
+        strip: Drawing instead of words.
     """
 
     text: str
     value: float | int | str | None = None
-    shown: Markup | None = None
-    kind: str | None = None
+    head: str | None = None
+    aside: str = ""
+    below: tuple[str, ...] = ()
+    link: str = ""
+    kind: str = ""
+    strip: IntervalStrip | None = None
+
+    @property
+    def sorted_by(self) -> str | None:
+        return None if self.value is None else _plain(self.value)
 
 
 @dataclass(frozen=True)
@@ -73,35 +87,12 @@ class Table:
     def anchor(self) -> str:
         return identifier(self.name or self.title)
 
-    def html(self) -> Markup:
-        heads = [self._group_row()] if any(column.group for column in self.columns) else []
-        heads.append(element("tr", [_heading(column) for column in self.columns]))
-        body = [
-            element("tr", [_data(*pair) for pair in zip(row, self.columns, strict=True)]) for row in self.rows
-        ]
-        table = element(
-            "table",
-            [
-                element("caption", self.title),
-                element("thead", heads),
-                element("tbody", body),
-            ],
-            {"class": "sortable stacked" if self.stacked else "sortable", "id": f"table-{self.anchor}"},
-        )
-        region = {"class": "scroll", "role": "region", "aria-label": self.title, "tabindex": "0"}
-        note = [element("p", self.note, {"class": "note"})] if self.note else []
-        return join([element("div", table, region), *note])
-
-    def _group_row(self) -> Markup:
-        cells, start = [], 0
-        while start < len(self.columns):
-            group, stop = self.columns[start].group, start + 1
-            while stop < len(self.columns) and group and self.columns[stop].group == group:
-                stop += 1
-            wide = {"colspan": stop - start if stop - start > 1 else None}
-            cells.append(element("th", group, {"scope": "colgroup", **wide}) if group else element("td"))
-            start = stop
-        return element("tr", cells, {"class": "groups"})
+    def groups(self) -> list[tuple[str, int]]:
+        """Headings above those of the columns, each with the number of its columns; empty without any."""
+        if not any(column.group for column in self.columns):
+            return []
+        runs = ((group, len(list(same))) for group, same in groupby(column.group for column in self.columns))
+        return [one for group, width in runs for one in ([(group, width)] if group else [("", 1)] * width)]
 
     def markdown(self) -> str:
         """
@@ -137,27 +128,6 @@ class Table:
                 cells = [row[number] for number in kept]
                 writer.writerow([_plain(cell.text if cell.value is None else cell.value) for cell in cells])
         return file.getvalue()
-
-
-def _heading(column: Column) -> Markup:
-    kind = {"scope": "col", "class": "number" if column.numeric else None}
-    if column.pictured:
-        return element("th", column.label, kind)
-    button = element("button", column.label, {"type": "button", "title": f"sort by {column.full_label}"})
-    return element("th", button, {**kind, "aria-sort": "none"})
-
-
-def _data(cell: Cell, column: Column) -> Markup:
-    kinds = " ".join(filter(None, ["number" if column.numeric else None, cell.kind]))
-    return element(
-        "td",
-        cell.shown if cell.shown is not None else cell.text,
-        {
-            "class": kinds or None,
-            "data-label": column.label,
-            "data-value": None if cell.value is None else _plain(cell.value),
-        },
-    )
 
 
 def _markdown(text: str) -> str:

@@ -1,15 +1,17 @@
-"""The summary: which claims hold."""
+"""Which claims hold: those of the papers, and apart from them the questions of this project."""
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import get_args
 
 from geq.experiment.claim import Judgement, Verdict, judge
 from geq.experiment.experiment import Experiment
-from geq.report.chart.interval_chart import interval_chart
-from geq.report.markup import EMPTY, Markup, element, identifier, join
-from geq.report.number import signed
+from geq.experiment.registry import STUDY
+from geq.number_format import signed
+from geq.printable import identifier
+from geq.report.chart import IntervalStrip
 from geq.report.section.part import Section
 from geq.report.source import Evidence
 from geq.report.table import Cell, Column, Table
@@ -46,8 +48,26 @@ CSV = (
 Found = tuple[Experiment, str, Judgement]
 
 
+@dataclass(frozen=True)
+class Party:
+    """Claims of one origin, those that were decided first.
+
+    Args:
+        title, anchor: Of its heading.
+        counts: Verdict, its class of the style sheet, number of claims.
+        judged: Table of the claims with runs; None without any.
+        others: Table of those without runs; None without any.
+    """
+
+    title: str
+    anchor: str
+    counts: tuple[tuple[str, str, int], ...]
+    judged: Table | None
+    others: Table | None
+
+
 def summary(evidence: Evidence) -> Section:
-    """Every claim of every experiment, those that were decided first, and folded those that were not run."""
+    """Judge every claim of every experiment."""
     found: list[Found] = []
     for group in evidence.groups:
         if group.experiment is not None:
@@ -56,35 +76,50 @@ def summary(evidence: Evidence) -> Section:
         found += [(experiment, "", judge(claim, [])) for claim in experiment.claims]
     order = list(MARKS)
     found.sort(key=lambda entry: order.index(entry[2].verdict))
+    of_papers = [one for one in found if one[0].name not in STUDY]
+    parties = [
+        party(name, title, noun, chosen)
+        for name, title, noun, chosen in (
+            ("claims", "Claims of the papers", "Claims", [one for one in of_papers if not one[2].claim.ours]),
+            (
+                "own-questions",
+                "Our own questions on the papers' tables and figures",
+                "Own questions",
+                [one for one in of_papers if one[2].claim.ours],
+            ),
+            (
+                "study-questions",
+                "Questions of the study",
+                "Study questions",
+                [one for one in found if one[0].name in STUDY],
+            ),
+        )
+        if chosen or name == "claims"
+    ]
+    tables = tuple(table for one in parties for table in (one.judged, one.others) if table is not None)
+    entries = tuple((one.anchor, one.title) for one in parties)
+    return Section("claims", "Claims", "claims", {"parties": parties}, tables, entries)
+
+
+def party(name: str, title: str, noun: str, found: list[Found]) -> Party:
     judged = [entry for entry in found if entry[2].verdict != "not run"]
     others = [entry for entry in found if entry[2].verdict == "not run"]
-    body = [
-        element(
-            "p",
-            "What the papers claim, judged by our own runs at the scale that is named.",
-            {"class": "lead"},
-        ),
-        chips(Counter(one.verdict for _, _, one in found)),
-    ]
-    tables = []
-    if judged:
-        tables.append(claim_table("Claims", judged, NOTE))
-        body.append(tables[-1].html())
-    else:
-        body.append(element("p", "None of these runs decides a claim."))
-    if others:
-        tables.append(claim_table("Claims that were not run", others, ""))
-        body.append(
-            element("details", [element("summary", f"{len(others)} claims without runs"), tables[-1].html()])
-        )
-    return Section("claims", "Claims", join(body), tuple(tables))
+    counted = Counter(one.verdict for _, _, one in found)
+    return Party(
+        title,
+        f"judged-{name}",
+        tuple((verdict, MARKS[verdict][1], counted[verdict]) for verdict in get_args(Verdict)),
+        claim_table(title, judged, NOTE, name) if judged else None,
+        claim_table(f"{noun} that were not run", others, "") if others else None,
+    )
 
 
-def claim_table(title: str, found: list[Found], note: str) -> Table:
+def claim_table(title: str, found: list[Found], note: str, name: str = "") -> Table:
     return Table(
         title,
         COLUMNS,
         tuple(row(*entry) for entry in found),
+        name=name,
         note=note,
         stacked=True,
         csv_columns=CSV,
@@ -92,62 +127,45 @@ def claim_table(title: str, found: list[Found], note: str) -> Table:
     )
 
 
-def chips(counts: Counter[Verdict]) -> Markup:
-    return element(
-        "ul",
-        [
-            element(
-                "li",
-                [element("b", str(counts[verdict])), element("span", verdict)],
-                {"class": MARKS[verdict][1]},
-            )
-            for verdict in get_args(Verdict)
-        ],
-        {"class": "chips"},
-    )
-
-
 def row(experiment: Experiment, scale: str, found: Judgement) -> tuple[Cell, ...]:
     claim, metric = found.claim, experiment.metric(found.claim.metric)
     digits = metric.digits
     sign, kind = MARKS[found.verdict]
-    verdict = element("span", f"{sign} {found.verdict}", {"class": f"verdict {kind}"})
-    said = [
-        part
-        for words in (found.reason, found.caveat)
-        if words
-        for part in (element("br"), element("small", words))
-    ]
-    asked = [" ", element("small", "(our question)")] if claim.ours else []
-    margin = (
-        [" ", element("small", f"(by more than {signed(claim.at_least, digits)})")] if claim.at_least else []
-    )
-    anchor = identifier(f"{experiment.name}-{scale}")
-    place = element("a", experiment.source, {"href": f"#{anchor}"}) if scale else experiment.source
-    at = [element("br"), element("small", f"{metric.head}{', ' + scale if scale else ''}")]
     interval = "" if found.low is None else f"{signed(found.low, digits)} … {signed(found.high, digits)}"
     ours = signed(found.mean, digits)
-    both = join(
-        [element("strong", ours), *([" ", element("br"), element("small", interval)] if interval else [])]
-    )
-    picture = (
-        interval_chart(found.mean, found.low, found.high, claim.published_difference, found.verdict)
-        if found.mean is not None
-        else EMPTY
-    )
+    strip = IntervalStrip.of(found.mean, found.low, found.high, claim.published_difference, found.verdict)
     return (
-        Cell(found.verdict, list(MARKS).index(found.verdict), join([verdict, *said]), "why"),
-        Cell(claim.text, claim.text, join([claim.text, *margin, *asked]), "claim"),
+        Cell(
+            found.verdict,
+            list(MARKS).index(found.verdict),
+            f"{sign} {found.verdict}",
+            below=tuple(filter(None, (found.reason, found.caveat))),
+            kind=f"why verdict {kind}",
+        ),
+        Cell(
+            claim.text,
+            claim.text,
+            aside=f"(by more than {signed(claim.at_least, digits)})" if claim.at_least else "",
+            kind="claim",
+        ),
         Cell(
             " · ".join(filter(None, (experiment.source, scale))),
             experiment.source,
-            join([place, *at]),
-            "where",
+            experiment.source,
+            below=(f"{metric.head}{', ' + scale if scale else ''}",),
+            link=identifier(f"{experiment.name}-{scale}") if scale else "",
+            kind="where",
         ),
         Cell(signed(claim.published_difference, digits), claim.published_difference),
-        Cell(f"{ours} ({interval})" if interval else ours, found.mean, both),
+        Cell(
+            f"{ours} ({interval})" if interval else ours,
+            found.mean,
+            ours,
+            below=(interval,) if interval else (),
+            kind="ours",
+        ),
         Cell(str(len(found.seeds)), len(found.seeds)),
-        Cell("", shown=picture, kind="picture"),
+        Cell("", kind="picture", strip=strip if found.mean is not None else None),
     )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from geq.report.markup import element, join
-from geq.report.number import MISSING, Sample, duration, shown
+from geq.number_format import MISSING, duration, shown
+from geq.report.sample import Sample
 from geq.report.section.part import Section
 from geq.report.source import Evidence, Group
 from geq.report.table import Cell, Column, Table
@@ -34,8 +34,8 @@ def costs(evidence: Evidence) -> Section:
         ),
     )
     total = sum(record.cpu_seconds for record in evidence.records)
-    words = element("p", f"All {len(evidence.records)} runs together took {duration(total)} of CPU time.")
-    return Section("cost", "Cost", join([words, table.html()]), (table,))
+    spent = {"costs": table, "runs": len(evidence.records), "time": duration(total)}
+    return Section("cost", "Cost", "cost", spent, (table,))
 
 
 def row(group: Group, arm: str) -> tuple[Cell, ...]:

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from geq.data.corruption.registry import corruption_names
 from geq.experiment.experiment import Metric
-from geq.report.chart.bar_chart import bar_chart
-from geq.report.chart.line_chart import Curve, line_chart
-from geq.report.figure import Figure, legend
-from geq.report.number import Real, Sample, number
+from geq.number_format import Real
+from geq.report.chart import Curve, bar_chart, line_chart
+from geq.report.figure import Figure
+from geq.report.sample import Sample, number
 from geq.report.source import Group
 
 TOGETHER = 6
@@ -44,7 +44,7 @@ def training_figures(group: Group) -> list[Figure]:
             title = f"{words(group)}: {axis.split(' (')[0]}{counted}"
             picture = line_chart(chosen, title, "epoch", axis, logarithmic_y=spans_decades(chosen))
             caption = f"{axis[0].upper()}{axis[1:]} after each epoch: mean over the seeds, and their range."
-            figures.append(Figure(title, caption, picture, legend([curve.label for curve in chosen])))
+            figures.append(Figure(title, caption, picture, tuple(curve.label for curve in chosen)))
     return figures
 
 
@@ -89,7 +89,7 @@ def corruption_figures(group: Group) -> list[Figure]:
         "the thin lines their range."
     )
     picture = bar_chart([corruption_name(key) for key in keys], series, title, "accuracy (%)")
-    return [Figure(title, caption, picture, legend(list(series), filled=True), "tall")]
+    return [Figure(title, caption, picture, tuple(series), "bar", "tall")]
 
 
 def corruption_name(key: str) -> str:
@@ -138,7 +138,7 @@ def ablation_figure(
     }
     if len(axis) == 1 and len(paper) > 1:
         said += f"; in the paper {choose(paper, key=paper.__getitem__):g}"
-    return Figure(title, f"{said}.", picture, legend([curve.label for curve in curves]))
+    return Figure(title, f"{said}.", picture, tuple(curve.label for curve in curves))
 
 
 def ablation_points(group: Group, arms: Mapping[str, Real], metric: Metric) -> dict[float, list[float]]:

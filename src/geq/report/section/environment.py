@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from geq.experiment.record import Record
-from geq.report.markup import element, join
-from geq.report.number import MISSING, duration, number, shown
+from geq.number_format import MISSING, duration, shown
+from geq.report.sample import number
 from geq.report.section.part import Section
 from geq.report.source import Evidence
 from geq.report.table import Cell, Column, Table
@@ -26,8 +26,9 @@ RUN_COLUMNS = (
 def environment(evidence: Evidence) -> Section:
     machines = machine_table(evidence.records)
     runs = run_table(evidence)
-    folded = element("details", [element("summary", f"All {len(runs.rows)} runs"), runs.html()])
-    return Section("environment", "Environment", join([machines.html(), folded]), (machines, runs))
+    return Section(
+        "environment", "Environment", "environment", {"machines": machines, "runs": runs}, (machines, runs)
+    )
 
 
 def machine_table(records: list[Record]) -> Table:

@@ -1,10 +1,11 @@
-"""What a section is: markup for the page, and the tables in it for files."""
+"""A section of the page: what its block in the template shows, and the tables in it for files."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-from geq.report.markup import Markup
 from geq.report.table import Table
 
 
@@ -12,15 +13,17 @@ from geq.report.table import Table
 class Section:
     """
     Args:
-        anchor: its id on the page.
-        title: its heading, and its entry in the contents.
-        body: below the heading.
-        tables: all tables in ``body``.
-        entries: what the contents list below it: anchor -> words.
+        anchor: Id on the page.
+        title: Heading, and entry in the contents.
+        block: Macro of ``section.html.j2`` that shows it.
+        content: Arguments of that macro.
+        tables: All tables in it.
+        entries: What the contents list below it: anchor, words.
     """
 
     anchor: str
     title: str
-    body: Markup
+    block: str
+    content: Mapping[str, Any]
     tables: tuple[Table, ...] = ()
-    entries: tuple[tuple[str, str], ...] = ()
+    entries: tuple[tuple[str, str], ...] = field(default=())

@@ -1,13 +1,16 @@
-"""The tables and figures of the papers: published and obtained side by side."""
+"""Tables and figures of the papers, published and obtained side by side; experiments of the study."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import groupby
 
-from geq.experiment.experiment import Metric
-from geq.report.figure import gallery
-from geq.report.markup import EMPTY, Markup, element, identifier, join
-from geq.report.number import MISSING, Real, shown
+from geq.experiment.experiment import Experiment, Metric
+from geq.experiment.registry import STUDY
+from geq.number_format import MISSING, Real, around, shown
+from geq.printable import identifier
+from geq.report.figure import Figure
 from geq.report.section.curve import ablation_figures, corruption_figures, training_figures
 from geq.report.section.part import Section
 from geq.report.source import Evidence, Group
@@ -20,43 +23,76 @@ CSV = (
 FEW = 4
 """Pictures of the training that are not folded."""
 
-
-def results(evidence: Evidence) -> Section:
-    """A part for each experiment, and in it a table and figures for each scale."""
-    parts: list[Markup] = []
-    tables: list[Table] = []
-    entries: list[tuple[str, str]] = []
-    for name, found in groupby(evidence.groups, key=lambda group: group.name):
-        groups = list(found)
-        parts.append(element("h3", heading(groups[0]), {"id": identifier(f"experiment-{name}")}))
-        parts.append(introduction(groups[0]))
-        entries.append((identifier(f"experiment-{name}"), heading(groups[0])))
-        for group in groups:
-            table = result_table(group)
-            tables.append(table)
-            parts.append(at_scale(group, table))
-    missing = [f"{one.source} ({one.name})" for one in evidence.missing]
-    if missing:
-        parts.append(element("p", f"Without a run so far: {', '.join(missing)}.", {"class": "note"}))
-    return Section("results", "Tables and figures", join(parts), tuple(tables), tuple(entries))
+WIDEST = 10
+"""Columns of numbers that fit beside each other."""
 
 
-def heading(group: Group) -> str:
-    if group.experiment is None:
-        return f"{group.name} (unknown to this version)"
-    return f"{group.experiment.source}: {group.experiment.title}"
+@dataclass(frozen=True)
+class AtScale:
+    """The table and figures of an experiment at one scale.
+
+    Args:
+        words: How many runs, and what the scale means.
+        figures: In front of the table's end; ``curves`` are folded.
+    """
+
+    scale: str
+    anchor: str
+    words: str
+    table: Table
+    figures: tuple[Figure, ...]
+    curves: tuple[Figure, ...]
 
 
-def introduction(group: Group) -> Markup:
-    opening = group.experiment.opening.strip() if group.experiment else ""
-    if not opening:
-        return EMPTY
-    return element(
-        "details", [element("summary", "How it is run, and what the paper reports"), element("pre", opening)]
+@dataclass(frozen=True)
+class Results:
+    """An experiment at all scales that were run."""
+
+    heading: str
+    anchor: str
+    opening: str
+    scales: tuple[AtScale, ...]
+
+
+def results(evidence: Evidence) -> list[Section]:
+    """Return a section on the papers' tables and figures, and one on the study."""
+    return [
+        section("results", "Tables and figures of the papers", evidence, of_study=False),
+        *(
+            [section("study", "Experiments of the study", evidence, of_study=True)]
+            if any(group.name in STUDY for group in evidence.groups)
+            else []
+        ),
+    ]
+
+
+def section(anchor: str, title: str, evidence: Evidence, of_study: bool) -> Section:
+    chosen = [group for group in evidence.groups if (group.name in STUDY) == of_study]
+    missing = [one for one in evidence.missing if (one.name in STUDY) == of_study]
+    found = [of_experiment(groups) for _, groups in groupby(chosen, key=lambda group: group.name)]
+    content = {"experiments": found, "missing": [f"{one.source} ({one.name})" for one in missing]}
+    tables = tuple(scale.table for one in found for scale in one.scales)
+    return Section(
+        anchor, title, "results", content, tables, tuple((one.anchor, one.heading) for one in found)
     )
 
 
-def at_scale(group: Group, table: Table) -> Markup:
+def of_experiment(groups: Iterable[Group]) -> Results:
+    scales = list(groups)
+    first = scales[0]
+    return Results(
+        heading(first.name, first.experiment),
+        identifier(f"experiment-{first.name}"),
+        first.experiment.opening.strip() if first.experiment else "",
+        tuple(at_scale(group) for group in scales),
+    )
+
+
+def heading(name: str, experiment: Experiment | None) -> str:
+    return f"{experiment.source}: {experiment.title}" if experiment else f"{name} (unknown to this version)"
+
+
+def at_scale(group: Group) -> AtScale:
     note = ""
     if group.experiment is not None:
         note = next(
@@ -65,49 +101,49 @@ def at_scale(group: Group, table: Table) -> Markup:
     if group.scale == "smoke":
         note = f"{note} Smoke runs show that everything works; their numbers mean nothing.".strip()
     seeds = sorted({record.seed for record in group.records})
-    said = f"{len(group.records)} runs, seeds {', '.join(map(str, seeds))}. {note}".strip()
     figures = [*ablation_figures(group), *corruption_figures(group)]
     trained = training_figures(group)
     many = len(trained) > FEW
-    curves = element("details", [element("summary", f"{len(trained)} training curves"), gallery(trained)])
-    return join(
-        [
-            element("h4", f"Scale {group.scale}", {"id": identifier(group.anchor)}),
-            element("p", said, {"class": "meta"}),
-            table.html(),
-            gallery(figures if many else [*figures, *trained]),
-            curves if many else EMPTY,
-        ]
+    return AtScale(
+        group.scale,
+        identifier(group.anchor),
+        f"{len(group.records)} runs, seeds {', '.join(map(str, seeds))}. {note}".strip(),
+        result_table(group),
+        tuple(figures if many else [*figures, *trained]),
+        tuple(trained if many else []),
     )
 
 
 def result_table(group: Group) -> Table:
-    """A row for each arm; for each metric the published figure, if there is any, and ours."""
-    arms, labels = group.arms, group.labels
-    columns = [Column("Model"), Column("Parameters", numeric=True)]
-    with_published = {
-        metric.key: any(group.published(arm, metric.key) for arm in arms) for metric in group.metrics
-    }
+    """A row for each arm; for each metric the published figure, if there is any, and ours.
+
+    With many metrics and few arms it is turned round, so that it stays as narrow as the page.
+    """
+    arms = [heading_of(group, arm) for arm in group.arms]
+    columns, cells = [], []
     for metric in group.metrics:
-        if with_published[metric.key]:
+        if any(group.published(arm, metric.key) for arm in group.arms):
             columns.append(Column("published", metric.head, numeric=True))
+            cells.append([published_cell(group, arm, metric) for arm in group.arms])
         columns.append(Column("ours", metric.head, numeric=True))
-    columns.append(Column("Seeds", numeric=True))
-    rows, lines = [], []
-    for arm in arms:
-        size = group.sample(arm, "parameters").mean
-        control = bool(
-            group.experiment and arm in group.experiment.arms and group.experiment.arms[arm].control
-        )
-        name = join([labels[arm], *([" ", element("small", "(control)")] if control else [])])
-        cells = [Cell(labels[arm], labels[arm], name, "words"), Cell(shown(size, 0), size)]
-        for metric in group.metrics:
-            if with_published[metric.key]:
-                cells.append(published_cell(group, arm, metric))
-            cells.append(our_cell(group, arm, metric))
-            lines.append(csv_row(group, arm, labels[arm], metric))
-        runs = len(group.of(arm))
-        rows.append((*cells, Cell(str(runs) if runs else MISSING, runs or None)))
+        cells.append([our_cell(group, arm, metric) for arm in group.arms])
+    sizes = [group.sample(arm, "parameters").mean for arm in group.arms]
+    seeds = [len(group.of(arm)) for arm in group.arms]
+    columns = [Column("Parameters", numeric=True), *columns, Column("Seeds", numeric=True)]
+    cells = [
+        [Cell(shown(size, 0), size) for size in sizes],
+        *cells,
+        [Cell(str(number) if number else MISSING, number or None) for number in seeds],
+    ]
+    if len(columns) > WIDEST >= len(arms):
+        rows = [
+            (Cell(column.full_label.removesuffix(": ours"), kind="words"), *row)
+            for column, row in zip(columns, cells, strict=True)
+        ]
+        columns = [Column("Metric"), *(Column(arm.text, numeric=True) for arm in arms)]
+    else:
+        rows = [(arm, *row) for arm, *row in zip(arms, *cells, strict=True)]
+        columns = [Column("Model"), *columns]
     return Table(
         f"{group.experiment.source if group.experiment else group.name}, scale {group.scale}",
         tuple(columns),
@@ -118,15 +154,23 @@ def result_table(group: Group) -> Table:
             "data of the papers; at another scale only the order of the rows can be compared."
         ),
         csv_columns=CSV,
-        csv_rows=tuple(lines),
+        csv_rows=tuple(
+            csv_row(group, arm, group.labels[arm], metric) for arm in group.arms for metric in group.metrics
+        ),
     )
+
+
+def heading_of(group: Group, arm: str) -> Cell:
+    known = group.experiment.arms.get(arm) if group.experiment else None
+    label = group.labels[arm]
+    return Cell(label, label, aside="(control)" if known and known.control else "", kind="words")
 
 
 def published_cell(group: Group, arm: str, metric: Metric) -> Cell:
     found = group.published(arm, metric.key)
     if found is None:
         return Cell(MISSING)
-    return number_cell(found[0], found[1], metric.digits, None)
+    return number_cell(found[0], found[1], metric.digits)
 
 
 def our_cell(group: Group, arm: str, metric: Metric) -> Cell:
@@ -134,13 +178,9 @@ def our_cell(group: Group, arm: str, metric: Metric) -> Cell:
     return number_cell(sample.mean, sample.spread, metric.digits, "ours") if sample else Cell(MISSING)
 
 
-def number_cell(value: Real | None, spread: Real | None, digits: int, kind: str | None) -> Cell:
-    wide = digits if value is None or not value or abs(value) >= 10**-digits / 2 else None
-    text = shown(value, wide)
-    if spread is None:
-        return Cell(text, value, kind=kind)
-    around = f"± {shown(spread, wide)}"
-    return Cell(f"{text} {around}", value, join([text, " ", element("small", around)]), kind)
+def number_cell(value: Real | None, spread: Real | None, digits: int, kind: str = "") -> Cell:
+    text, aside = around(value, spread, digits)
+    return Cell(f"{text} {aside}".strip(), value, text, aside, kind=kind)
 
 
 def csv_row(group: Group, arm: str, label: str, metric: Metric) -> tuple[str | float | int | None, ...]:

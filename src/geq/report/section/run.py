@@ -8,11 +8,10 @@ from typing import Any
 
 from geq.document import parse_json
 from geq.error import DataError
-from geq.report.chart.bar_chart import bar_chart
-from geq.report.chart.reliability_chart import Bin, expected_error, reliability_chart
-from geq.report.figure import Figure, embedded_png, gallery, legend
-from geq.report.markup import Markup, element, join
-from geq.report.number import Sample, number, shown
+from geq.number_format import shown
+from geq.report.chart import Bin, bar_chart, expected_error, reliability_chart
+from geq.report.figure import Figure, embedded_png
+from geq.report.sample import Sample, number
 from geq.report.section.part import Section
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -35,17 +34,16 @@ def runs(folder: str | Path) -> Section | None:
             f"--runs must be a folder of runs: {folder} is none; 'geq train' makes them below runs/"
         )
     found = {path.parent for name in ("analysis", "explain") for path in above.rglob(name) if path.is_dir()}
-    parts: list[Markup] = []
+    parts: list[tuple[str, list[Figure]]] = []
     complaints: list[str] = []
     for run in sorted(found):
         name = str(run.relative_to(above)) if run != above else run.name
         figures = run_figures(run, name, complaints)
         if figures:
-            parts += [element("h3", f"Run {name}"), gallery(figures)]
-    if complaints:
-        listed = element("ul", [element("li", one) for one in complaints])
-        parts.append(element("div", ["Left out:", listed], {"class": "notice"}))
-    return Section("analysis", "Analysis of runs", join(parts)) if parts else None
+            parts.append((name, figures))
+    if not parts and not complaints:
+        return None
+    return Section("analysis", "Analysis of runs", "analysis", {"runs": parts, "complaints": complaints})
 
 
 def run_figures(run: Path, name: str, complaints: list[str]) -> list[Figure]:
@@ -114,7 +112,8 @@ def corruption_figure(values: Mapping[str, Any], name: str) -> Figure:
         title,
         "Test accuracy under each corruption, mean of its severities.",
         chart,
-        legend(list(series), filled=True),
+        tuple(series),
+        "bar",
         "tall",
     )
 

@@ -1,10 +1,8 @@
-"""Numbers as a person reads them."""
+"""Numbers as text: with digits, a sign, a spread, or as a duration."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 Real = float | int
 MISSING = "–"
@@ -12,7 +10,7 @@ MINUS = "−"
 
 
 def shown(value: Real | None, digits: int | None = None) -> str:
-    """``value`` with so many digits after the point; by its size where ``digits`` is None.
+    """Format ``value`` with ``digits`` after the point; chosen by its size where ``digits`` is None.
 
     >>> shown(68.312, 1), shown(None), shown(float("nan")), shown(-0.5), shown(49005), shown(6e-4)
     ('68.3', '–', '–', '−0.500', '49,005', '6.00e−4')
@@ -36,7 +34,7 @@ def shown(value: Real | None, digits: int | None = None) -> str:
 
 
 def signed(value: Real | None, digits: int | None = None) -> str:
-    """With a sign before it, as differences are written.
+    """Format a difference, with its sign.
 
     >>> signed(1.25, 1), signed(-1.25, 2), signed(0.0, 1), signed(None)
     ('+1.2', '−1.25', '0.0', '–')
@@ -46,8 +44,19 @@ def signed(value: Real | None, digits: int | None = None) -> str:
     return f"+{text}" if positive else text
 
 
-def duration(seconds: Real | None) -> str:
+def around(value: Real | None, spread: Real | None, digits: int) -> tuple[str, str]:
+    """Format a value and its spread; a value that would be cut to 0 has more digits.
+
+    >>> around(94.6, 0.2, 1), around(94.6, None, 1), around(None, None, 1), around(1e-5, None, 1)
+    (('94.6', '± 0.2'), ('94.6', ''), ('–', ''), ('1.00e−5', ''))
     """
+    kept = digits if not value or abs(value) >= 10**-digits / 2 else None
+    return shown(value, kept), "" if spread is None else f"± {shown(spread, kept)}"
+
+
+def duration(seconds: Real | None) -> str:
+    """Format a time in seconds.
+
     >>> duration(31.2), duration(523), duration(90000), duration(None)
     ('31.2 s', '8 min 43 s', '25 h 0 min', '–')
     """
@@ -59,47 +68,3 @@ def duration(seconds: Real | None) -> str:
     if minutes < 60:
         return f"{minutes} min {rest} s"
     return f"{minutes // 60} h {minutes % 60} min"
-
-
-@dataclass(frozen=True)
-class Sample:
-    """Numbers of one kind, one for each seed; what is not finite is left out."""
-
-    values: tuple[float, ...]
-
-    @classmethod
-    def of(cls, values: Sequence[object]) -> Sample:
-        return cls(tuple(found for value in values if (found := number(value)) is not None))
-
-    def __bool__(self) -> bool:
-        return bool(self.values)
-
-    @property
-    def mean(self) -> float | None:
-        return math.fsum(self.values) / len(self.values) if self.values else None
-
-    @property
-    def spread(self) -> float | None:
-        """The standard deviation of the sample; None from fewer than two.
-
-        >>> Sample((1.0, 3.0)).spread
-        1.4142135623730951
-        """
-        if len(self.values) < 2 or (mean := self.mean) is None:
-            return None
-        return math.sqrt(math.fsum((value - mean) ** 2 for value in self.values) / (len(self.values) - 1))
-
-
-def number(value: object) -> float | None:
-    """``value`` if it is a finite number, else None: records come from files.
-
-    >>> number(1), number(True), number("1"), number(float("inf")), number(10**400)
-    (1.0, None, None, None, None)
-    """
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    try:
-        found = float(value)
-    except OverflowError:
-        return None
-    return found if math.isfinite(found) else None
