@@ -167,14 +167,12 @@ add(
     _cifar10,
     lambda: [_batch("labels", 2), _batch("labels", 3, 1)],
     in_pickle,
-    in_pickle,
 )
 add(
     "cifar100_pickle",
     "a file of CIFAR-100",
     _cifar100,
     lambda: [_batch("fine_labels", 2), _batch("coarse_labels", 3, 1)],
-    in_pickle,
     in_pickle,
 )
 add(
@@ -195,7 +193,6 @@ add(
     "the same, gzipped",
     lambda data: _mnist(data, ".gz"),
     lambda: [gzip.compress(_idx(shape), 1, mtime=0) for shape in ((2, 6, 6), (2,))],
-    in_gzip,
     in_gzip,
     largest=1024,
 )

@@ -67,8 +67,6 @@ add(
     _config,
     lambda: [json.dumps(saved(str(scratch()))[0]).encode()],
     in_json,
-    in_json,
-    in_json,
     largest=4096,
     rate=0.2,
 )
@@ -77,7 +75,6 @@ add(
     "model.safetensors of a saved network, with a right checksum",
     _weights,
     lambda: [saved(str(scratch()))[1]],
-    in_safetensors,
     in_safetensors,
     largest=4096,
     rate=0.2,

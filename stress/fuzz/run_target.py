@@ -163,14 +163,12 @@ add(
     _description,
     lambda: [*_shipped("data.json"), b'{"name": "a"}'],
     in_json,
-    in_json,
 )
 add(
     "run_log",
     "log.jsonl of a run",
     _log,
     lambda: [b'{"kind": "epoch", "loss": 1.5}\n{"kind": "final", "test_accuracy": 90.0}\n'],
-    in_json_lines,
     in_json_lines,
     largest=2048,
 )
@@ -179,8 +177,6 @@ add(
     "last.ckpt of a run, with a right checksum",
     _checkpoint,
     _checkpoints,
-    in_zip,
-    in_zip,
     in_zip,
     largest=16384,
     rate=0.5,
@@ -191,16 +187,14 @@ add(
     _record,
     lambda: [json.dumps(record_values()).encode() + b"\n", b"{}\n\n[]\n"],
     in_json_lines,
-    in_json_lines,
     largest=4096,
 )
-add("analysis", "a kept result of an analysis", _analysis, _analyses, in_json, in_json)
+add("analysis", "a kept result of an analysis", _analysis, _analyses, in_json)
 add(
     "card",
     "card.json of a packed network, and its text",
     _card,
     lambda: _shipped("card.json"),
-    in_json,
     in_json,
     largest=16384,
     rate=0.5,
