@@ -50,7 +50,7 @@ def duration(record: dict[str, Any]) -> str:
     whole = record["seconds"]
     each = sum(row.get("seconds") or 0.0 for row in record["rows"])
     beside = f" ({in_words(each)} summed over its processes)" if each > 1.2 * (whole or 0.0) else ""
-    return f"{words(whole) if whole else 'time on the clock not recorded'}{beside}"
+    return f"{words(whole) if whole else 'wall time not recorded'}{beside}"
 
 
 def cell(text: str) -> str:

@@ -38,8 +38,8 @@ def main(name: str, runs: int, seed: int, record: Path) -> None:
     with atheris.instrument_imports(include=list(INSTRUMENTED)):
         for module in registry.MODULES:
             importlib.import_module(module)
-    from stress.fuzz.campaign import draw
     from stress.fuzz.execution import Tally
+    from stress.fuzz.mutation import mutated
 
     target = registry.targets()[name]
     seeds = target.seeds()
@@ -62,8 +62,11 @@ def main(name: str, runs: int, seed: int, record: Path) -> None:
 
     def mutate(data: bytes, largest: int, number: int) -> bytes:
         random = Random(number)
-        if random.random() < 0.6:
-            return draw(target, [data, *seeds], random)[:largest]
+        kind = random.random()
+        if target.structured and kind < 0.4:
+            return random.choice(target.structured)(data, random)[:largest]
+        if kind < 0.6:
+            return mutated(data, random, seeds, largest)
         result: bytes = atheris.Mutate(data, len(data))
         return result
 
