@@ -8,7 +8,7 @@ import platform
 import sys
 import tempfile
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from importlib.metadata import version
 from pathlib import Path
@@ -32,9 +32,11 @@ def main(arguments: list[str] | None = None) -> int:
     for name in asked.part or PARTS:
         begun = time.monotonic()
         print(f"{name}: {PARTS[name].summary}", flush=True)
-        rows = []
+        rows, since = [], begun
         for row in PARTS[name].load()(not asked.long, asked.seed):
-            rows.append(row)
+            # Rows that are made side by side say themselves how long they took.
+            rows.append(replace(row, seconds=row.seconds or round(time.monotonic() - since, 1)))
+            since = time.monotonic()
             print(line(row), flush=True)
         seconds = time.monotonic() - begun
         print(f"  {seconds:.0f} s", flush=True)
@@ -66,7 +68,13 @@ def write(path: Path, name: str, rows: list[Row], seconds: float, asked: Any) ->
         },
         "rows": [{**asdict(row), "held": row.held} for row in rows],
     }
-    path.write_text(anonymous(json.dumps(record, indent=1)) + "\n")
+    path.write_text(anonymous(one_row_a_line(record)))
+
+
+def one_row_a_line(record: dict[str, Any]) -> str:
+    head = json.dumps({key: value for key, value in record.items() if key != "rows"}, indent=1)
+    rows = ",\n".join(f"  {json.dumps(row)}" for row in record["rows"])
+    return head.removesuffix("\n}") + f',\n "rows": [\n{rows}\n ]\n}}\n'
 
 
 def anonymous(text: str) -> str:

@@ -25,10 +25,10 @@ def tables(folder: Path = RECORD) -> str:
         found += [
             f"### `{name}`: {part.summary}",
             "",
-            f"{record['day']}, {in_words(float(record['seconds']))}, {versions}.",
+            f"{record['day']}, {duration(record)}, {versions}.",
             "",
-            "| attack | tried | held | |",
-            "|---|--:|--:|---|",
+            "| attack | tried | held | | time |",
+            "|---|--:|--:|---|--:|",
             *(line(row) for row in record["rows"]),
             "",
         ]
@@ -37,7 +37,20 @@ def tables(folder: Path = RECORD) -> str:
 
 def line(row: dict[str, Any]) -> str:
     survived = f"{row['survived']:,}" if row["held"] else f"**{row['survived']:,}**"
-    return f"| {cell(row['what'])} | {row['tried']:,} | {survived} | {cell(row['note'])} |"
+    cells = cell(row["what"]), f"{row['tried']:,}", survived, cell(row["note"]), words(row.get("seconds"))
+    return f"| {' | '.join(cells)} |"
+
+
+def words(seconds: float | int | None) -> str:
+    return "not recorded" if seconds is None else in_words(float(seconds))
+
+
+def duration(record: dict[str, Any]) -> str:
+    """Of the whole part, and of its processes where several worked side by side."""
+    whole = record["seconds"]
+    each = sum(row.get("seconds") or 0.0 for row in record["rows"])
+    beside = f" ({in_words(each)} summed over its processes)" if each > 1.2 * (whole or 0.0) else ""
+    return f"{words(whole) if whole else 'wall time not recorded'}{beside}"
 
 
 def cell(text: str) -> str:

@@ -22,6 +22,8 @@ class Row:
     note: str = ""
     detail: dict[str, Any] = field(default_factory=dict)
     """Goes into the record, not into the table: statistics, latencies, samples."""
+    seconds: float | None = None
+    """Of this row alone; None: since the row before."""
 
     @property
     def held(self) -> bool:

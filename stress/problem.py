@@ -8,9 +8,8 @@ that it converged, the residual is computed once more, in double precision and f
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -60,29 +59,21 @@ PENALTIES = (
 )
 
 
-@dataclass
-class Statistics:
-    """Of one solver."""
-
-    statuses: Counter[str] = field(default_factory=Counter)
-    steps: list[int] = field(default_factory=list)
-    tally: Tally = field(default_factory=lambda: Tally("claims"))
-
-
 def run(short: bool, seed: int) -> Iterator[Row]:
     yield from soak(5_000 if short else 100_000, seed)
 
 
 def soak(problems: int, seed: int) -> Iterator[Row]:
-    found: dict[str, Statistics] = {}
+    tallies: dict[str, Tally] = {}
+    steps: dict[str, list[int]] = {}
     chance = random.Random(seed)
     torch.manual_seed(seed)
     for _ in range(-(-problems // BATCH)):
         layer, x = drawn(chance)
         name = type(layer.solver).__name__
-        settle(found.setdefault(name, Statistics()), layer, x)
-    for name in sorted(found):
-        yield row(name, found[name])
+        settle(tallies.setdefault(name, Tally(f"problems for {name}")), steps.setdefault(name, []), layer, x)
+    for name in sorted(tallies):
+        yield row(tallies[name], steps[name])
 
 
 def drawn(chance: random.Random) -> tuple[Equilibrium, Tensor]:
@@ -139,21 +130,17 @@ def solver(chance: random.Random) -> Solver[Any]:
     )
 
 
-def settle(statistics: Statistics, layer: Equilibrium, x: Tensor) -> None:
+def settle(tally: Tally, steps: list[int], layer: Equilibrium, x: Tensor) -> None:
     try:
         with contexts_of(layer) as seen:
             solution = layer.solve(x)
     except OptionError:  # a step and a tolerance that do not go together in this precision
-        statistics.statuses["refused"] += len(x)
+        for _ in x:
+            tally.add("", Verdict.SAID, "refused")
         return
     assert isinstance(solution.value, Tensor)
-    judge(statistics.tally, described(layer), layer, seen[0], solution.value, solution)
-    for converged, finite in zip(
-        solution.converged.tolist(), torch.isfinite(solution.residual).tolist(), strict=True
-    ):
-        status = "converged" if converged else "not converged" if finite else "never finite"
-        statistics.statuses[status] += 1
-    statistics.steps += solution.steps[solution.converged].tolist()
+    judge(tally, described(layer), layer, seen[0], solution.value, solution)
+    steps += solution.steps[solution.converged].tolist()
 
 
 def described(layer: Equilibrium) -> str:
@@ -163,22 +150,17 @@ def described(layer: Equilibrium) -> str:
     return f"{words} tol={layer.tol:g} {problem.W.raw_weight.dtype}"
 
 
-def row(name: str, statistics: Statistics) -> Row:
-    steps = np.array(statistics.steps or [0])
-    median, high, most = (int(np.percentile(steps, share)) for share in (50, 95, 100))
-    silent = statistics.tally.verdicts[Verdict.SILENT]
-    total = statistics.statuses.total()
-    claimed = statistics.statuses["converged"]
-    return Row(
-        f"problems for {name}",
-        total,
-        total - silent,
+def row(tally: Tally, steps: list[int]) -> Row:
+    median, high, most = (int(np.percentile(steps or [0], share)) for share in (50, 95, 100))
+    found = tally.row()
+    otherwise, silent = tally.verdicts[Verdict.SAID], tally.verdicts[Verdict.SILENT]
+    claimed = found.tried - otherwise
+    note = (
         f"{claimed:,} converged (evaluations: median {median}, 95 % {high}, most {most}), "
-        f"{total - claimed:,} said otherwise, {silent} claims wrong"
-        + (f"; {statistics.tally.wrong[0]}" if silent else ""),
-        {
-            "statuses": dict(statistics.statuses),
-            "evaluations": {"median": median, "95 %": high, "max": most},
-            "wrong": statistics.tally.wrong[:20],
-        },
+        f"{otherwise:,} said otherwise, {silent} claims wrong" + (f"; {tally.wrong[0]}" if silent else "")
+    )
+    statuses = {"converged": claimed, "not converged": otherwise - tally.said["refused"], **tally.said}
+    evaluations = {"median": median, "95 %": high, "max": most}
+    return replace(
+        found, note=note, detail={**found.detail, "statuses": statuses, "evaluations": evaluations}
     )

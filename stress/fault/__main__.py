@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 import warnings
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib import import_module
 from pathlib import Path
 
@@ -42,8 +42,8 @@ def main(arguments: list[str]) -> int:
             begun = time.monotonic()
             scale = Scale(form == "short", int(seed), Path(folder))
             for row in import_module(f"stress.fault.{kind}").attack(scale):
-                row.detail["seconds"] = round(time.monotonic() - begun, 1)
-                print(json.dumps(asdict(row)), flush=True)
+                timed = replace(row, seconds=round(time.monotonic() - begun, 1))
+                print(json.dumps(asdict(timed)), flush=True)
                 begun = time.monotonic()
     return 0
 

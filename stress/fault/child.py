@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import signal
 import sys
 import time
@@ -37,6 +36,11 @@ class End:
     def clear(self) -> bool:
         """Whether it said what is wrong in a sentence."""
         return self.code == CLEAR and "geq: error: " in self.text and "Traceback" not in self.text
+
+    @property
+    def failure(self) -> list[str]:
+        """Its last words, unless it ended well."""
+        return [] if self.code == 0 else [self.text[-300:]]
 
     @property
     def killed(self) -> bool:
@@ -137,8 +141,3 @@ def done(work: Callable[[], int], output: Path) -> End:
     if ended.code != 0:
         raise RuntimeError(f"an undisturbed child ended with {ended.code}:\n{ended.text[-3000:]}")
     return ended
-
-
-def moments(chance: random.Random, seconds: float) -> float:
-    """A moment within a command that takes about so long, and sometimes just after its end."""
-    return chance.uniform(0.0, 1.05 * seconds)

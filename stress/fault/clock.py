@@ -10,7 +10,7 @@ from pathlib import Path
 
 from stress.fault.child import Child, done, geq
 from stress.fault.run import differences, half_written, options
-from stress.fault.scale import Scale
+from stress.fault.scale import Scale, Trials
 from stress.part import Row
 
 YEARS = 30 * 365 * 86400.0
@@ -20,8 +20,11 @@ def attack(scale: Scale) -> Iterator[Row]:
     folder = scale.within("run")
     given = options(runs=folder, model="dnn_tiny")
     done(geq("train", *given, "--name=whole", "--quiet"), folder / "whole.txt")
-    tried = survived = 0
-    problems: list[str] = []
+    trials = Trials(
+        "clock that jumps by decades",
+        "trained, killed, resumed and listed with such a clock and with files of the past and the future: "
+        "the same bits",
+    )
     for number in range(scale.pick(1, 3)):
         name = f"jump{number}"
         before = jumps(scale.seed + number)
@@ -30,21 +33,11 @@ def attack(scale: Scale) -> Iterator[Row]:
         old_files(folder / name, number)
         work = ["--resume", str(folder / name)] if (folder / name).exists() else [*given, f"--name={name}"]
         ended = Child(geq("train", *work, "--quiet", before=before), folder / "log.txt").wait()
-        found = half_written(folder / name) + ([] if ended.code == 0 else [ended.text[-300:]])
+        found = half_written(folder / name) + ended.failure
         found = found or differences(folder / name, folder / "whole")
         listed = Child(geq("runs", "--runs", folder, before=before), folder / "list.txt").wait()
-        found += [] if listed.code == 0 else [listed.text[-300:]]
-        tried += 1
-        survived += not found
-        problems += found
-    yield Row(
-        "clock that jumps by decades",
-        tried,
-        survived,
-        "trained, killed, resumed and listed with such a clock and with files of the past and the future: "
-        "the same bits",
-        {"problems": problems[:5]},
-    )
+        trials.add(found + listed.failure)
+    yield trials.row()
 
 
 def jumps(seed: int) -> Callable[[], None]:

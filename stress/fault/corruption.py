@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from stress.fault.child import Child, done, geq
+from stress.fault.child import done, geq
 from stress.fault.event import die_before
-from stress.fault.scale import Scale
+from stress.fault.scale import Kills, Scale
 from stress.part import Row
 
 IMAGES, NAMES = 20, ("brightness", "gaussian_noise", "contrast")
@@ -20,36 +20,25 @@ def attack(scale: Scale) -> Iterator[Row]:
     cifar10(folder, scale.seed)
     undisturbed = done(command(folder, folder / "whole"), folder / "whole.txt")
     whole = {path.name: path.read_bytes() for path in (folder / "whole").glob("*.npy")}
-    kills, number, problems = scale.pick(2, 25), 0, list[str]()
-    place = folder / "killed"
-    for attempt in range(20 * kills):
-        output = folder / "log.txt"
-        if number >= kills:
-            ended = Child(command(folder, place), output).wait()
-        elif attempt % 2:
-            ended = Child(command(folder, place, chance.randrange(24)), output).wait()
-        else:
-            moment = chance.uniform(0.02, undisturbed.seconds)
-            ended = Child(command(folder, place), output).kill_after(moment)
-        problems += [
-            f"half: {path.name}" for path in place.glob("*.npy") if path.read_bytes() != whole[path.name]
-        ]
-        if ended.killed:
-            number += 1
-            continue
-        problems += [] if ended.code == 0 else [ended.text[-300:]]
-        if number >= kills:
-            break
-        place = folder / f"killed{attempt}"
-    left = {path.name for path in place.iterdir()} - set(whole) - {"geq.json"}
-    problems += [f"left over: {name}" for name in left]
-    problems += [] if set(whole) <= {path.name for path in place.iterdir()} else ["not all files"]
-    yield Row(
+    kills = Kills(scale.pick(2, 25))
+
+    def broken(place: Path) -> list[str]:
+        files = place.glob("*.npy")
+        return [f"half: {path.name}" for path in files if path.read_bytes() != whole[path.name]]
+
+    place = kills.often(
+        folder,
+        lambda place, at: command(folder, place, at),
+        lambda: chance.uniform(0.02, undisturbed.seconds),
+        lambda: chance.randrange(24),
+        broken,
+    )
+    there = {path.name for path in place.iterdir()}
+    kills.problems += [f"left over: {name}" for name in there - set(whole) - {"geq.json"}]
+    kills.problems += [] if set(whole) <= there else ["not all files"]
+    yield kills.row(
         "writing corrupted images, killed",
-        number,
-        number if not problems else 0,
         "files under their names whole after each kill, in the end the bytes of the undisturbed call",
-        {"kills": number, "problems": problems[:5]},
     )
 
 

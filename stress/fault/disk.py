@@ -15,8 +15,8 @@ from typing import Any
 from stress.fault import corruption, fetching
 from stress.fault.child import Child, End, done, geq
 from stress.fault.mount import small_disk
-from stress.fault.run import differences, half_written, options
-from stress.fault.scale import Scale
+from stress.fault.run import options, resumed
+from stress.fault.scale import Scale, Trials
 from stress.part import Row
 
 MEGABYTE = 1 << 20
@@ -33,8 +33,7 @@ def training(scale: Scale) -> Row:
     given = options(model="dnn_tiny")
     done(geq("train", *given, f"--runs={folder}", "--name=whole", "--quiet"), folder / "whole.txt")
     needed = sum(path.stat().st_size for path in (folder / "whole").rglob("*") if path.is_file())
-    tried = survived = 0
-    problems: list[str] = []
+    trials = Trials("disk full while training", "a sentence that says so; resumed with room to the same bits")
     for number in range(scale.pick(2, 10)):
         share = 0.02 + 0.9 * number / scale.pick(2, 10)
         place = folder / f"disk{number}"
@@ -43,23 +42,11 @@ def training(scale: Scale) -> Row:
             ended = squeezed(
                 place, int(share * needed), there, geq("train", *given, name, "--name=run", "--quiet")
             )
-            tried += 1
             found = [] if ended.clear else [f"room for {share:.0%}: {ended.text[-500:]}"]
             run = place / "run"
-            found += half_written(run)
             again = ["--resume", str(run)] if (run / "config.yaml").exists() else [*given, name, "--name=run"]
-            after = Child(geq("train", *again, "--quiet"), folder / "log.txt").wait()
-            found += [] if after.code == 0 else [after.text[-300:]]
-            found = found or differences(run, folder / "whole")
-        survived += not found
-        problems += found
-    return Row(
-        "disk full while training",
-        tried,
-        survived,
-        "a sentence that says so; resumed with room to the same bits",
-        {"problems": problems[:5]},
-    )
+            trials.add(found + resumed(run, folder / "whole", *again))
+    return trials.row()
 
 
 def squeezed(place: Path, room: int, there: bool, work: Callable[[], int]) -> End:
@@ -93,8 +80,10 @@ def data(scale: Scale) -> Row:
     corruption.cifar10(folder, scale.seed)
     done(corruption.command(folder, folder / "whole"), folder / "whole.txt")
     whole = {path.name: path.read_bytes() for path in (folder / "whole").glob("*.npy")}
-    tried = survived = 0
-    problems: list[str] = []
+    trials = Trials(
+        "disk full while fetching or corrupting",
+        "a sentence that says so; with room the same command goes on to every byte",
+    )
     with fetching.serving(archive) as address:
         jobs: dict[str, tuple[Callable[[Path], Any], Callable[[Path], list[str]], int]] = {
             "fetch": (
@@ -114,17 +103,7 @@ def data(scale: Scale) -> Row:
                 with small_disk(place, 16 * MEGABYTE) as there:
                     room = int(share * needed) if there else int(share * needed / 4)
                     ended = squeezed(place, room, there, command(place))
-                    tried += 1
                     found = [] if ended.clear else [f"{name}, room for {share:.0%}: {ended.text[-500:]}"]
-                    after = Child(command(place), folder / "log.txt").wait()
-                    found += [] if after.code == 0 else [after.text[-300:]]
-                    found = found or wrong(place)
-                survived += not found
-                problems += found
-    return Row(
-        "disk full while fetching or corrupting",
-        tried,
-        survived,
-        "a sentence that says so; with room the same command goes on to every byte",
-        {"problems": problems[:5]},
-    )
+                    found += Child(command(place), folder / "log.txt").wait().failure
+                    trials.add(found or wrong(place))
+    return trials.row()

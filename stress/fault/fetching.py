@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
-from stress.fault.child import Child, done, geq
+from stress.fault.child import done, geq
 from stress.fault.event import die_before
-from stress.fault.scale import Scale
+from stress.fault.scale import Kills, Scale
 from stress.part import Row
 
 NAME, FILES, SIZE = "small", 24, 40_000
@@ -30,35 +30,19 @@ def attack(scale: Scale) -> Iterator[Row]:
     with serving(archive) as address:
         whole = folder / "whole"
         undisturbed = done(command(address, archive, whole), folder / "whole.txt")
-        kills, problems, number = scale.pick(2, 30), list[str](), 0
-        root = folder / "killed"
-        for attempt in range(20 * kills):
-            output = folder / "log.txt"
-            if number >= kills:
-                ended = Child(command(address, archive, root), output).wait()
-            elif attempt % 2:
-                at = chance.randrange(FILES + 12)
-                ended = Child(command(address, archive, root, at), output).wait()
-            else:
-                moment = chance.uniform(0.01, 0.6 * undisturbed.seconds)
-                ended = Child(command(address, archive, root), output).kill_after(moment)
-            if (root / NAME).exists():
-                problems += wrong(root, contents)
-            if ended.killed:
-                number += 1
-                continue
-            problems += [] if ended.code == 0 else [ended.text[-300:]]
-            if number >= kills:
-                break
-            root = folder / f"killed{attempt}"  # whole before it was killed often enough: another
-        problems += wrong(root, contents)
-        problems += [f"left over: {p.name}" for p in root.iterdir() if p.name != NAME]
-    yield Row(
+        kills = Kills(scale.pick(2, 30))
+        root = kills.often(
+            folder,
+            lambda root, at: command(address, archive, root, at),
+            lambda: chance.uniform(0.01, 0.6 * undisturbed.seconds),
+            lambda: chance.randrange(FILES + 12),
+            lambda root: wrong(root, contents) if (root / NAME).exists() else [],
+        )
+        kills.problems += wrong(root, contents)
+        kills.problems += [f"left over: {p.name}" for p in root.iterdir() if p.name != NAME]
+    yield kills.row(
         "fetching a dataset, killed",
-        number,
-        number if not problems else 0,
         "the folder is there with every byte or not at all; what had arrived was used; nothing left over",
-        {"kills": number, "problems": problems[:5]},
     )
 
 

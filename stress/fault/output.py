@@ -14,7 +14,7 @@ from pathlib import Path
 from stress.fault.child import Child, done, geq
 from stress.fault.event import die_before
 from stress.fault.run import options
-from stress.fault.scale import Scale
+from stress.fault.scale import Kills, Scale
 from stress.part import Row
 
 RESULTS = Path(__file__).parents[2] / "results" / "small"
@@ -47,26 +47,11 @@ def attack(scale: Scale) -> Iterator[Row]:
     for place in (page, file):
         place.mkdir()
     done(geq("train", *options(runs=folder, model="dnn_tiny"), "--name=run", "--quiet"), folder / "log.txt")
+    pack = f"--pack {folder / 'run'} --name net --output {packed} --images 10 --force".split()
     cases = [
         Case("report", [str(results), "--output", str(page / "report.html"), "--quiet"], page, 3, 5),
         Case("export", [str(folder / "run"), "--torch", str(file / "net.pt2"), "--force"], file, 3, 3),
-        Case(
-            "weights",
-            [
-                "--pack",
-                str(folder / "run"),
-                "--name",
-                "net",
-                "--output",
-                str(packed),
-                "--images",
-                "10",
-                "--force",
-            ],
-            packed / "net",
-            40,
-            10,
-        ),
+        Case("weights", pack, packed / "net", 40, 10),
     ]
     for case in cases:
         yield attack_one(scale, folder, case, scale.pick(1, case.kills))
@@ -76,9 +61,10 @@ def attack_one(scale: Scale, folder: Path, case: Case, kills: int) -> Row:
     output = folder / "log.txt"
     undisturbed = done(geq(case.name, *case.told), output)
     chance, old = scale.random(case.name), mark(case.place)
-    number, problems = 0, list[str]()
+    killing = Kills(kills)
+    problems = killing.problems
     for attempt in range(4 * kills):
-        if number >= kills:
+        if killing.number >= kills:
             break
         if attempt % 2:
             # Most of the time is computation; the last part writes.
@@ -88,9 +74,8 @@ def attack_one(scale: Scale, folder: Path, case: Case, kills: int) -> Row:
             # From the first operations on: these are few, and each is another state of the folder.
             at = attempt // 2 if case.operations < 10 else chance.randrange(case.operations)
             ended = Child(geq(case.name, *case.told, before=dying(at, folder)), output).wait()
-        number += ended.killed
-        if not ended.killed and ended.code != 0:
-            problems.append(ended.text[-300:])
+        killing.number += ended.killed
+        problems += [] if ended.killed else ended.failure
         if not case.place.exists():
             problems.append("the old result is gone")
         elif mark(case.place) != old:
@@ -98,15 +83,11 @@ def attack_one(scale: Scale, folder: Path, case: Case, kills: int) -> Row:
             problems += unreadable(case)
             old = mark(case.place)
     ended = Child(geq(case.name, *case.told), output).wait()
-    problems += [] if ended.code == 0 else [ended.text[-300:]]
-    problems += unreadable(case)
+    problems += ended.failure + unreadable(case)
     problems += [f"left over: {path.name}" for path in case.place.parent.glob(".net.*.tmp")]
-    return Row(
+    return killing.row(
         f"geq {case.name} killed over an earlier result",
-        number,
-        number if not problems else 0,
         "the old result whole or the new one, at every operation on files",
-        {"kills": number, "problems": problems[:5]},
     )
 
 

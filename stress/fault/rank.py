@@ -14,7 +14,7 @@ import psutil
 
 from stress.fault.child import CLEAR
 from stress.fault.run import differences, half_written, options
-from stress.fault.scale import Scale
+from stress.fault.scale import Scale, Trials
 from stress.part import Row
 
 LONGEST = 90.0
@@ -30,29 +30,20 @@ def attack(scale: Scale) -> Iterator[Row]:
     whole = folder / "whole"
     if start(folder, "train", *given, "--name=whole", "--quiet").wait() != 0:
         raise RuntimeError(f"undisturbed: {said(folder)}")
-    tried = survived = 0
-    problems: list[str] = []
+    trials = Trials("one of two processes (DDP) killed", "")
     waited: list[float] = []
     for victim in (1,) if scale.short else (1, 0):
-        tried += 1
         run = folder / f"rank{victim}"
         process = start(folder, "train", *given, f"--name={run.name}", "--quiet")
         found = killed(process, victim, run, folder, waited)
         found += half_written(run)
-        if not found:
-            again = start(folder, "train", "--resume", str(run), "--quiet").wait()
-            found += [] if again == 0 else [said(folder)]
-        if not found:
-            found += differences(run, whole)
-        survived += not found
-        problems += found
-    yield Row(
-        "one of two processes (DDP) killed",
-        tried,
-        survived,
-        f"the other said so and ended within {max(waited, default=0):.0f} s; the run resumed bit by bit",
-        {"seconds_until_the_other_ended": waited, "problems": problems[:5]},
+        if not found and start(folder, "train", "--resume", str(run), "--quiet").wait() != 0:
+            found = [said(folder)]
+        trials.add(found or differences(run, whole))
+    trials.good = (
+        f"the other said so and ended within {max(waited, default=0):.0f} s; the run resumed bit by bit"
     )
+    yield trials.row(seconds_until_the_other_ended=waited)
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:

@@ -13,7 +13,7 @@ from geq.experiment.plan import Work
 from geq.experiment.record import Record, read_records
 from stress.fault.child import Child, done, geq
 from stress.fault.run import half_written, timeless
-from stress.fault.scale import Scale
+from stress.fault.scale import Kills, Scale
 from stress.part import Row
 
 MOST = 100
@@ -67,11 +67,12 @@ def attack(scale: Scale) -> Iterator[Row]:
     seeds = scale.pick(1, 2)
     undisturbed = done(command(whole, seeds), whole / "log.txt")
     chance, kills = scale.random("reproduction"), scale.pick(2, 8)
-    number, problems, expected = 0, list[str](), results(whole)
+    killing, expected = Kills(kills), results(whole)
+    problems = killing.problems
     for attempt in range(MOST):
         finished = {path: path.stat().st_mtime_ns for path in killed.glob("runs/*/record-*.json")}
         child = Child(command(killed, seeds), killed / "log.txt")
-        if number < kills:
+        if killing.number < kills:
             moment = chance.uniform(0.1, max(0.3, 2 * undisturbed.seconds / kills))
             ended = child.kill_after(moment, family=chance.random() < 0.5)
         else:
@@ -82,19 +83,17 @@ def attack(scale: Scale) -> Iterator[Row]:
         again = {path: path.stat().st_mtime_ns for path in finished if path.exists()}
         problems += [] if again == finished else ["a finished run was made again"]
         if ended.killed:
-            number += 1
+            killing.number += 1
             continue
-        problems += [] if ended.code == 0 else [ended.text[-300:]]
+        problems += ended.failure
         problems += [] if results(killed) == expected else ["the records differ"]
-        if number >= kills or problems:
+        if killing.number >= kills or problems:
             break
         killed = scale.within(f"killed{attempt}")  # it had ended before it was killed often enough
-    yield Row(
+    yield killing.row(
         "reproduction killed and called again",
-        number,
-        number if not problems else 0,
         "records whole after each kill, finished runs not made again, in the end equal but for times",
-        {"kills": number, "records": len(expected), "problems": problems[:5]},
+        records=len(expected),
     )
 
 

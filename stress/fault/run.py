@@ -11,6 +11,7 @@ import torch
 from geq.error import GeqError
 from geq.training.checkpoint import Checkpoint
 from geq.training.run import CONFIG, RunFolder
+from stress.fault.child import Child, geq
 
 TINY = {
     "model": "geq_tiny",
@@ -64,8 +65,16 @@ def differences(run: Path, whole: Path) -> list[str]:
     return found
 
 
-def timeless(record: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in record.items() if "seconds" not in key}
+def resumed(run: Path, whole: Path, *work: str) -> list[str]:
+    """What is wrong with an interrupted run, its continuation, or the result of that."""
+    found = half_written(run)
+    told = work or ("--resume", str(run))
+    found += Child(geq("train", *told, "--quiet"), run.parent / "log.txt").wait().failure
+    return found or differences(run, whole)
+
+
+def timeless(record: Mapping[Any, Any]) -> dict[Any, Any]:
+    return {key: value for key, value in record.items() if "seconds" not in str(key)}
 
 
 def same(one: Any, other: Any) -> bool:
@@ -73,12 +82,8 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, torch.Tensor):
         return isinstance(other, torch.Tensor) and torch.equal(one, other)
     if isinstance(one, dict):
-        one, other = timeless_keys(one), timeless_keys(other)
+        one, other = timeless(one), timeless(other)
         return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
     if isinstance(one, list | tuple):
         return len(one) == len(other) and all(map(same, one, other))
     return bool(one == other)
-
-
-def timeless_keys(mapping: dict[Any, Any]) -> dict[Any, Any]:
-    return {key: value for key, value in mapping.items() if "seconds" not in str(key)}

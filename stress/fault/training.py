@@ -9,7 +9,7 @@ from geq.training.run import CONFIG
 from stress.fault.child import Child, done, geq
 from stress.fault.event import die_before
 from stress.fault.run import differences, half_written, options
-from stress.fault.scale import Scale
+from stress.fault.scale import Kills, Scale
 from stress.part import Row
 
 ARMS: dict[str, dict[str, str]] = {
@@ -33,36 +33,35 @@ def attack_one(scale: Scale, arm: str, kills: int) -> Row:
     given = options(**ARMS[arm], runs=folder)
     undisturbed = done(geq("train", *given, "--name=whole", "--quiet"), folder / "whole.txt")
     run, chance = folder / "killed", scale.random(f"training {arm}")
-    killed, problems, others = 0, list[str](), 0
+    killing, others = Kills(kills), 0
+    problems = killing.problems
     for number in range(MOST):
         work = next_part(run, given)
-        if killed < kills and number % 3 == 2:  # between two operations on files
+        if killing.number < kills and number % 3 == 2:  # between two operations on files
             at = chance.randrange(12)
             ended = Child(geq(*work, before=lambda at=at: die_before(at, run)), folder / "log.txt").wait()  # type: ignore[misc]
-        elif killed < kills:
+        elif killing.number < kills:
             longest = max(0.15, 2.5 * undisturbed.seconds / kills)
             ended = Child(geq(*work), folder / "log.txt").kill_after(chance.uniform(0.02, longest))
         else:
             ended = Child(geq(*work), folder / "log.txt").wait()
         problems += half_written(run)
         if ended.killed:
-            killed += 1
+            killing.number += 1
         elif ended.code == 0:
             break
         else:
-            problems.append(ended.text[-300:])
+            problems += ended.failure
             others += 1
             if others > 3:
                 break
     problems += differences(run, folder / "whole")
     if "picture" in ARMS[arm] and not (run / "picture.png").exists():
         problems.append("no picture")
-    return Row(
+    return killing.row(
         f"training killed and resumed ({arm})",
-        killed,
-        killed if not problems else 0,
         "weights, log and checkpoint have the bits of the undisturbed run; every file whole after each kill",
-        {"kills": killed, "problems": problems[:5], "undisturbed_seconds": round(undisturbed.seconds, 2)},
+        undisturbed_seconds=round(undisturbed.seconds, 2),
     )
 
 

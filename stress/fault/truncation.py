@@ -16,7 +16,7 @@ from stress.fault.child import Child, End, done, geq
 from stress.fault.reproduction import command as reproduce
 from stress.fault.reproduction import results
 from stress.fault.run import options, timeless
-from stress.fault.scale import Scale
+from stress.fault.scale import Scale, Trials
 from stress.part import Row
 
 FILES = ("config.yaml", "last.ckpt", "log.jsonl", "environment.json", "data.json", "fingerprint.json")
@@ -42,8 +42,7 @@ def run_files(scale: Scale) -> Row:
     done(geq("train", *given, "--name=whole", "--quiet"), folder / "log.txt")
     expected = [timeless(line) for line in RunFolder(folder / "whole").log()]
     figures = timeless(json.loads(evaluated(folder / "whole", folder).text))
-    tried = survived = resumed = 0
-    problems: list[str] = []
+    trials, resumed = Trials("files of a run, cut", ""), 0
     for name in (*FILES, *MODEL):
         for length in cuts(folder / "whole" / name, scale):
             run = folder / "cut"
@@ -51,7 +50,6 @@ def run_files(scale: Scale) -> Row:
             shutil.copytree(folder / "whole", run)
             with (run / name).open("r+b") as file:
                 file.truncate(length)
-            tried += 1
             if name in MODEL:
                 ended = evaluated(run, folder)
                 right = ended.code == 0 and timeless(json.loads(ended.text)) == {**figures, "run": str(run)}
@@ -59,17 +57,10 @@ def run_files(scale: Scale) -> Row:
                 ended = Child(geq("train", "--resume", run, "--quiet"), folder / "log.txt").wait()
                 right = ended.code == 0 and [timeless(line) for line in RunFolder(run).log()] == expected
             resumed += right
-            if right or ended.clear:
-                survived += 1
-            else:
-                problems.append(f"{name} of {length} bytes: {ended.code} {ended.text[-300:]}")
-    return Row(
-        "files of a run, cut",
-        tried,
-        survived,
-        f"{resumed} gave the undisturbed result from what is whole, the others a sentence",
-        {"problems": problems[:5]},
-    )
+            told = f"{name} of {length} bytes: {ended.code} {ended.text[-300:]}"
+            trials.add([] if right or ended.clear else [told])
+    trials.good = f"{resumed} gave the undisturbed result from what is whole, the others a sentence"
+    return trials.row()
 
 
 def evaluated(run: Path, folder: Path) -> End:
@@ -86,8 +77,7 @@ def record_files(scale: Scale) -> Row:
     (weights,) = folder.glob("runs/*/model/model.safetensors")
     kept = {path: path.read_bytes() for path in (table, record)}
     trained = weights.stat().st_mtime_ns
-    tried = survived = 0
-    problems: list[str] = []
+    trials = Trials("records, cut", "made again from the finished run, which is not trained again")
     for path in (table, record):
         for length in cuts(path, scale):
             for other, content in kept.items():
@@ -96,17 +86,10 @@ def record_files(scale: Scale) -> Row:
                 table.unlink()  # else nobody looks at the other
             path.write_bytes(kept[path][:length])
             ended = Child(reproduce(folder, 1), folder / "log.txt").wait()
-            tried += 1
             complaints = read_records(table)[1]
             # A line that was cut in the results stays there, complained of, for its owner to look at.
             right = results(folder) == expected and (ended.code == 0 or (path == table and bool(complaints)))
             right = right and weights.stat().st_mtime_ns == trained and "Traceback" not in ended.text
-            survived += right
-            problems += [] if right else [f"{path.name} of {length} bytes: {ended.code} {ended.text[-300:]}"]
-    return Row(
-        "records, cut",
-        tried,
-        survived,
-        "made again from the finished run, which is not trained again",
-        {"problems": problems[:5]},
-    )
+            told = f"{path.name} of {length} bytes: {ended.code} {ended.text[-300:]}"
+            trials.add([] if right else [told])
+    return trials.row()

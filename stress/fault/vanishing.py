@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from stress.fault.child import Child, done, geq
-from stress.fault.run import differences, half_written, options
-from stress.fault.scale import Scale
+from stress.fault.run import options, resumed
+from stress.fault.scale import Scale, Trials
 from stress.part import Row
 
 
@@ -18,8 +18,10 @@ def attack(scale: Scale) -> Iterator[Row]:
     folder = scale.within("run")
     root = folder / "data"
     pictures(root / "pictures", scale.seed)
-    tried = survived = 0
-    problems: list[str] = []
+    trials = Trials(
+        "data root disappears while training",
+        "a sentence that names the missing file, also when resumed without it; then the same bits",
+    )
     for workers in (0,) if scale.short else (0, 2):
         given = [
             *options(runs=folder, model="dnn_tiny", epochs=10, workers=workers, data="imagefolder"),
@@ -36,22 +38,10 @@ def attack(scale: Scale) -> Iterator[Row]:
             ended = child.wait(120)
             gone = Child(geq("train", "--resume", folder / name, "--quiet"), folder / "gone.txt").wait()
             (folder / "away").rename(root)
-            tried += 1
             found = [] if ended.clear else [f"{workers} workers: {ended.code} {ended.text[-600:]}"]
             found += [] if gone.clear else [f"resumed without data: {gone.code} {gone.text[-600:]}"]
-            found += half_written(folder / name)
-            again = Child(geq("train", "--resume", folder / name, "--quiet"), folder / "log.txt").wait()
-            found += [] if again.code == 0 else [again.text[-300:]]
-            found = found or differences(folder / name, folder / f"whole{workers}")
-            survived += not found
-            problems += found
-    yield Row(
-        "data root disappears while training",
-        tried,
-        survived,
-        "a sentence that names the missing file, also when resumed without it; then the same bits",
-        {"problems": problems[:5]},
-    )
+            trials.add(found + resumed(folder / name, folder / f"whole{workers}"))
+    yield trials.row()
 
 
 def pictures(folder: Path, seed: int) -> None:

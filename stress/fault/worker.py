@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stress.fault.child import Child, done, end, geq
-from stress.fault.run import differences, half_written, options
-from stress.fault.scale import Scale
+from stress.fault.run import options, resumed
+from stress.fault.scale import Scale, Trials
 from stress.part import Row
 
 
@@ -17,40 +17,28 @@ def attack(scale: Scale) -> Iterator[Row]:
     given = options(runs=folder, model="dnn_tiny", workers=2, epochs=4)
     done(geq("train", *given, "--name=whole", "--quiet"), folder / "whole.txt")
     chance = scale.random("worker")
-    tried = survived = 0
-    problems: list[str] = []
+    trials = Trials(
+        "worker of the data loader killed",
+        "a sentence that names the cause and --resume within 60 s; resumed to the same bits",
+    )
     wanted = scale.pick(1, 5)
     for number in range(4 * wanted):
-        if tried == wanted:
+        if trials.tried == wanted:
             break
         name = f"worker{number}"
         child = Child(geq("train", *given, f"--name={name}", "--quiet"), folder / "log.txt")
         if not await_worker(child, folder / name / "last.ckpt"):
-            problems.append(f"no worker was seen: {child.wait().text[-300:]}")
-            tried += 1
+            trials.add([f"no worker was seen: {child.wait().text[-300:]}"])
             continue
         time.sleep(chance.uniform(0.0, 0.1))
-        victims = child.members()
-        for victim in victims[:1]:
+        for victim in child.members()[:1]:
             end(victim)
         ended = child.wait(60)
         if ended.code == 0:
             continue  # it had no more to do for it
-        tried += 1
         found = [] if ended.clear and "--resume" in ended.text else [f"not clear: {ended.text[-600:]}"]
-        found += half_written(folder / name)
-        again = Child(geq("train", "--resume", folder / name, "--quiet"), folder / "log.txt").wait()
-        found += [] if again.code == 0 else [again.text[-300:]]
-        found = found or differences(folder / name, folder / "whole")
-        survived += not found
-        problems += found
-    yield Row(
-        "worker of the data loader killed",
-        tried,
-        survived,
-        "a sentence that names the cause and --resume within 60 s; resumed to the same bits",
-        {"problems": problems[:5]},
-    )
+        trials.add(found + resumed(folder / name, folder / "whole"))
+    yield trials.row()
 
 
 def await_worker(child: Child, checkpoint: Path) -> bool:

@@ -1,7 +1,6 @@
 """All targets: a few thousand seeded mutations of each, or a million under atheris, one process each.
 
-The long form takes all cores and keeps one record per target in ``stress/record/fuzz``: a target whose record
-says that it is done is not run again, so the campaign can be stopped and called again.
+The long form takes all cores for hours.
 """
 
 from __future__ import annotations
@@ -23,10 +22,8 @@ from typing import Any
 from stress.fuzz.execution import Tally
 from stress.fuzz.mutation import mutated
 from stress.fuzz.target import Target, targets
-from stress.part import RECORD as RECORDS
 from stress.part import Row
 
-RECORD = RECORDS / "fuzz"
 LOG = Path(tempfile.gettempdir()) / "geq-fuzz.log"
 """What libFuzzer says."""
 RUNS = 1_000_000
@@ -53,7 +50,7 @@ def row(target: Target, found: dict[str, Any]) -> Row:
     note = f"{found['read']:,} read, {found['refused']:,} refused in words"
     if found["findings"]:
         note = "; ".join(f"{key}: {one['message']}" for key, one in found["findings"].items())
-    return Row(f"{target.name}: {target.summary}", tried, tried - failed, note, found)
+    return Row(f"{target.name}: {target.summary}", tried, tried - failed, note, found, found.get("seconds"))
 
 
 def brief(target: Target, seed: int) -> dict[str, Any]:
@@ -101,20 +98,14 @@ def draw(target: Target, seeds: list[bytes], random: Random) -> bytes:
 
 
 def lengthy(target: Target, seed: int, runs: int = RUNS) -> dict[str, Any]:
-    RECORD.mkdir(parents=True, exist_ok=True)
-    record = RECORD / f"{target.name}.json"
-    kept = _read(record)
-    if kept and kept["done"] and kept["executions"] >= runs:
-        return kept
-    command = [sys.executable, "-m", "stress.fuzz.child", target.name, str(runs), str(seed), str(record)]
-    with LOG.open("a") as log:
-        code = subprocess.run(command, stdout=log, stderr=log, cwd=RECORD.parents[2], check=False).returncode
-    found = _read(record) or _died(f"ended with {code} before its first record")
-    if not found.get("done"):
+    with tempfile.TemporaryDirectory(prefix="geq-fuzz-record-") as folder, LOG.open("a") as log:
+        record = Path(folder) / "record.json"
+        command = [sys.executable, "-m", "stress.fuzz.child", target.name, str(runs), str(seed), str(record)]
+        root = Path(__file__).parents[2]
+        code = subprocess.run(command, stdout=log, stderr=log, cwd=root, check=False).returncode
+        found: dict[str, Any] = (
+            json.loads(record.read_text()) if record.exists() else _died(f"ended with {code}")
+        )
+    if not found.pop("done", False):
         found["findings"]["process"] = {"message": f"ended with {code}; see {LOG}", "times": 1, "data": ""}
-    return found
-
-
-def _read(record: Path) -> dict[str, Any] | None:
-    found: dict[str, Any] | None = json.loads(record.read_text()) if record.exists() else None
     return found

@@ -24,9 +24,7 @@ from geq.data.folder import read_image_folder
 from geq.data.idx import read_mnist
 from geq.error import GeqError
 from stress.fuzz.mutation import in_gzip, in_pickle
-from stress.fuzz.target import Target, add, put, scratch
-
-READERS = ("geq.data.cifar", "geq.data.restricted", "geq.data.idx", "geq.data.archive", "geq.data.folder")
+from stress.fuzz.target import add, put, scratch
 
 
 class OfficialPickler(pickle._Pickler):
@@ -164,83 +162,52 @@ def _class_list(data: bytes) -> None:
 
 
 add(
-    Target(
-        "cifar10_pickle",
-        "a batch of CIFAR-10",
-        _cifar10,
-        lambda: [_batch("labels", 2), _batch("labels", 3, 1)],
-        READERS,
-        (in_pickle, in_pickle),
-    )
+    "cifar10_pickle",
+    "a batch of CIFAR-10",
+    _cifar10,
+    lambda: [_batch("labels", 2), _batch("labels", 3, 1)],
+    in_pickle,
 )
 add(
-    Target(
-        "cifar100_pickle",
-        "a file of CIFAR-100",
-        _cifar100,
-        lambda: [_batch("fine_labels", 2), _batch("coarse_labels", 3, 1)],
-        READERS,
-        (in_pickle, in_pickle),
-    )
+    "cifar100_pickle",
+    "a file of CIFAR-100",
+    _cifar100,
+    lambda: [_batch("fine_labels", 2), _batch("coarse_labels", 3, 1)],
+    in_pickle,
 )
 add(
-    Target(
-        "cifar_binary",
-        "a binary file of CIFAR-10 or -100",
-        _binary,
-        lambda: [_records(1), _records(2), _records(1, 1)],
-        READERS,
-    )
+    "cifar_binary",
+    "a binary file of CIFAR-10 or -100",
+    _binary,
+    lambda: [_records(1), _records(2), _records(1, 1)],
 )
 add(
-    Target(
-        "idx",
-        "idx files of MNIST",
-        lambda data: _mnist(data, ""),
-        lambda: [_idx((2, 6, 6)), _idx((2,)), _idx((1,))],
-        READERS,
-        largest=1024,
-    )
+    "idx",
+    "idx files of MNIST",
+    lambda data: _mnist(data, ""),
+    lambda: [_idx((2, 6, 6)), _idx((2,)), _idx((1,))],
+    largest=1024,
 )
 add(
-    Target(
-        "idx_gzip",
-        "the same, gzipped",
-        lambda data: _mnist(data, ".gz"),
-        lambda: [gzip.compress(_idx(shape), 1, mtime=0) for shape in ((2, 6, 6), (2,))],
-        READERS,
-        (in_gzip, in_gzip),
-        largest=1024,
-    )
+    "idx_gzip",
+    "the same, gzipped",
+    lambda data: _mnist(data, ".gz"),
+    lambda: [gzip.compress(_idx(shape), 1, mtime=0) for shape in ((2, 6, 6), (2,))],
+    in_gzip,
+    largest=1024,
 )
 add(
-    Target(
-        "npy",
-        "an array of corrupted images (.npy)",
-        _array,
-        lambda: [_npy(np.zeros((5, 4, 4, 3), dtype=np.uint8)), _npy(np.zeros(5))],
-        ("geq.data.corruption.cifar_c", "numpy.lib._format_impl"),
-        largest=2048,
-    )
+    "npy",
+    "an array of corrupted images (.npy)",
+    _array,
+    lambda: [_npy(np.zeros((5, 4, 4, 3), dtype=np.uint8)), _npy(np.zeros(5))],
+    largest=2048,
 )
+add("archive", "a fetched archive (tar, plain or packed)", _archive, _archives, in_gzip, largest=16384)
 add(
-    Target(
-        "archive",
-        "a fetched archive (tar, plain or packed)",
-        _archive,
-        _archives,
-        (*READERS, "tarfile"),
-        (in_gzip,),
-        largest=16384,
-    )
-)
-add(
-    Target(
-        "class_list",
-        "the list of classes of a folder of images",
-        _class_list,
-        lambda: [b"cat\ndog\n", b"# animals\ndog # barks\n"],
-        READERS,
-        largest=512,
-    )
+    "class_list",
+    "the list of classes of a folder of images",
+    _class_list,
+    lambda: [b"cat\ndog\n", b"# animals\ndog # barks\n"],
+    largest=512,
 )

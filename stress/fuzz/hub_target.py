@@ -7,7 +7,7 @@ from pathlib import Path
 
 from geq.data.hub import read_hub
 from stress.fuzz.picture_target import drawn
-from stress.fuzz.target import Target, add, put, scratch
+from stress.fuzz.target import add, put, scratch
 
 PICTURES = 3
 
@@ -48,14 +48,4 @@ def _hub(data: bytes) -> None:
         read.read(index)
 
 
-add(
-    Target(
-        "hub",
-        "a dataset of the Hugging Face hub on disk",
-        _hub,
-        _seeds,
-        ("geq.data.hub",),
-        largest=4096,
-        rate=0.2,
-    )
-)
+add("hub", "a dataset of the Hugging Face hub on disk", _hub, _seeds, largest=4096, rate=0.2)

@@ -14,9 +14,7 @@ from geq.export.onnx_file import retuned
 from geq.model.network import Network
 from geq.model.registry import create_model
 from stress.fuzz.mutation import in_json, in_safetensors
-from stress.fuzz.target import Target, add, put, scratch
-
-READERS = ("geq.model.pretrained", "geq.model.allowance", "geq.model.config", "geq.export.onnx_file")
+from stress.fuzz.target import add, put, scratch
 
 
 @lru_cache(maxsize=2)
@@ -64,36 +62,21 @@ def _onnx_files() -> list[bytes]:
 
 
 add(
-    Target(
-        "model_config",
-        "config.json of a saved network",
-        _config,
-        lambda: [json.dumps(saved(str(scratch()))[0]).encode()],
-        READERS,
-        (in_json, in_json, in_json),
-        largest=4096,
-        rate=0.2,
-    )
+    "model_config",
+    "config.json of a saved network",
+    _config,
+    lambda: [json.dumps(saved(str(scratch()))[0]).encode()],
+    in_json,
+    largest=4096,
+    rate=0.2,
 )
 add(
-    Target(
-        "model_weights",
-        "model.safetensors of a saved network, with a right checksum",
-        _weights,
-        lambda: [saved(str(scratch()))[1]],
-        READERS,
-        (in_safetensors, in_safetensors),
-        largest=4096,
-        rate=0.2,
-    )
+    "model_weights",
+    "model.safetensors of a saved network, with a right checksum",
+    _weights,
+    lambda: [saved(str(scratch()))[1]],
+    in_safetensors,
+    largest=4096,
+    rate=0.2,
 )
-add(
-    Target(
-        "onnx",
-        "the content of an ONNX file whose tolerance is changed",
-        _onnx,
-        _onnx_files,
-        READERS,
-        largest=2048,
-    )
-)
+add("onnx", "the content of an ONNX file whose tolerance is changed", _onnx, _onnx_files, largest=2048)

@@ -12,19 +12,8 @@ from random import Random
 from typing import Any
 
 INTERESTING = (
-    0,
-    1,
-    0x7F,
-    0x80,
-    0xFF,
-    0x7FFF,
-    0x8000,
-    0xFFFF,
-    0x7FFFFFFF,
-    0x80000000,
-    0xFFFFFFFF,
-    1 << 40,
-    1 << 63,
+    *(0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF),
+    *(1 << 40, 1 << 63),
 )
 """Numbers at the ends of integer types."""
 
@@ -83,20 +72,8 @@ def in_gzip(data: bytes, random: Random) -> bytes:
 
 VALUES: tuple[Any, ...] = (
     *(None, True, 0, -1, 1, 1.5, 1e308, float("nan"), float("inf"), 10**30, 10**400, 2**63),
-    *(
-        "",
-        "x",
-        "../../x",
-        "\x00",
-        "\ud800",
-        "x" * 300,
-        [],
-        {},
-        [[]],
-        [1, 2, 3],
-        {"class": []},
-        {"class": "x"},
-    ),
+    *("", "x", "../../x", "\x00", "\ud800", "x" * 300),
+    *([], {}, [[]], [1, 2, 3], {"class": []}, {"class": "x"}),
 )
 """What may stand where something else belongs."""
 
@@ -166,34 +143,12 @@ def in_pickle(data: bytes, random: Random) -> bytes:
 
 
 INSTRUCTIONS = (
-    *(
-        b"2",
-        b"0",
-        b"1",
-        b"R",
-        b"b",
-        b"o",
-        b"\x81",
-        b"\x93",
-        b"i",
-        b"}",
-        b"]",
-        b")",
-        b"(",
-        b"t",
-        b"\x85",
-        b"\x86",
-    ),
-    *(b"\x87", b"a", b"e", b"s", b"u", b"N", b"\x88", b"K\x01", b"M\xff\xff", b"J\xff\xff\xff\x7f"),
-    *(b"\x8a\x10" + b"\xff" * 15 + b"\x7f", b"h\x00", b"h\x01", b"q\x00", b"r\xff\xff\xff\x7f", b"\x94"),
-    *(
-        b"cos\nsystem\n",
-        b"cbuiltins\neval\n",
-        b"cbuiltins\nbytearray\n",
-        b"cnumpy\ndtype\n",
-        b"cnumpy\nndarray\n",
-    ),
-    *(b"X\x01\x00\x00\x00x", b"B\xff\xff\xff\x7f", b"T\xff\xff\xff\x7f", b"C\x02ab", b"Q", b"\x82\x01", b"."),
+    *(bytes([code]) for code in b"201Rbo\x81\x93i}])(t\x85\x86\x87aesuN\x88\x94Q."),
+    *(b"K\x01", b"M\xff\xff", b"J\xff\xff\xff\x7f", b"\x8a\x10" + b"\xff" * 15 + b"\x7f"),
+    *(b"h\x00", b"h\x01", b"q\x00", b"r\xff\xff\xff\x7f", b"X\x01\x00\x00\x00x"),
+    *(b"B\xff\xff\xff\x7f", b"T\xff\xff\xff\x7f", b"C\x02ab", b"\x82\x01"),
+    *(b"cos\nsystem\n", b"cbuiltins\neval\n", b"cbuiltins\nbytearray\n"),
+    *(b"cnumpy\ndtype\n", b"cnumpy\nndarray\n"),
 )
 
 

@@ -13,9 +13,7 @@ from geq.data.dataset import Statistics
 from geq.data.folder import read_image_folder
 from geq.data.segmentation import SegmentationDataset, read_camvid, read_cityscapes
 from geq.training.ingredient import DataDescription
-from stress.fuzz.target import Target, add, put, scratch
-
-READERS = ("geq.data.image", "geq.data.segmentation", "geq.app.picture", "PIL")
+from stress.fuzz.target import add, put, scratch
 
 
 def drawn(mode: str, form: str, side: int = 8) -> bytes:
@@ -95,15 +93,12 @@ def _upload(data: bytes) -> None:
         path.unlink()
 
 
-add(Target("image", "an image of a folder of classes", _folder, pictures, READERS, largest=4096))
+add("image", "an image of a folder of classes", _folder, pictures, largest=4096)
 add(
-    Target(
-        "mask",
-        "a mask of Cityscapes or CamVid",
-        _scene,
-        lambda: [_mask(), _mask(palette=True), _mask("BMP"), _mask() + b"\x00", drawn("RGB", "PNG")],
-        READERS,
-        largest=4096,
-    )
+    "mask",
+    "a mask of Cityscapes or CamVid",
+    _scene,
+    lambda: [_mask(), _mask(palette=True), _mask("BMP"), _mask() + b"\x00", drawn("RGB", "PNG")],
+    largest=4096,
 )
-add(Target("upload", "a file given to the demo", _upload, pictures, READERS, largest=4096))
+add("upload", "a file given to the demo", _upload, pictures, largest=4096)

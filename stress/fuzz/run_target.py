@@ -22,13 +22,9 @@ from geq.training.run import RunFolder
 from geq.weights.card import read_card
 from geq.weights.text import card_text
 from stress.fuzz.mutation import in_json, in_json_lines, in_zip
-from stress.fuzz.target import Target, add, put, scratch
+from stress.fuzz.target import add, put, scratch
 
 DIGITS = shipped_folder("geq-digits")
-READERS = (
-    *("geq.training.run", "geq.training.option", "geq.training.ingredient", "geq.model.config", "yaml"),
-    *("geq.analysis.part", "geq.analysis.result", "geq.experiment.record", "geq.weights.card"),
-)
 
 
 def _options(data: bytes) -> None:
@@ -160,61 +156,46 @@ def _shipped(name: str) -> list[bytes]:
     return [Path(DIGITS / name).read_bytes()]
 
 
-add(Target("run_options", "config.yaml of a run, and presets", _options, _option_files, READERS, rate=0.3))
+add("run_options", "config.yaml of a run, and presets", _options, _option_files, rate=0.3)
 add(
-    Target(
-        "run_description",
-        "data.json and environment.json of a run",
-        _description,
-        lambda: [*_shipped("data.json"), b'{"name": "a"}'],
-        READERS,
-        (in_json, in_json),
-    )
+    "run_description",
+    "data.json and environment.json of a run",
+    _description,
+    lambda: [*_shipped("data.json"), b'{"name": "a"}'],
+    in_json,
 )
 add(
-    Target(
-        "run_log",
-        "log.jsonl of a run",
-        _log,
-        lambda: [b'{"kind": "epoch", "loss": 1.5}\n{"kind": "final", "test_accuracy": 90.0}\n'],
-        READERS,
-        (in_json_lines, in_json_lines),
-        largest=2048,
-    )
+    "run_log",
+    "log.jsonl of a run",
+    _log,
+    lambda: [b'{"kind": "epoch", "loss": 1.5}\n{"kind": "final", "test_accuracy": 90.0}\n'],
+    in_json_lines,
+    largest=2048,
 )
 add(
-    Target(
-        "checkpoint",
-        "last.ckpt of a run, with a right checksum",
-        _checkpoint,
-        _checkpoints,
-        ("geq.training.checkpoint", "torch._weights_only_unpickler"),
-        (in_zip, in_zip, in_zip),
-        largest=16384,
-        rate=0.5,
-    )
+    "checkpoint",
+    "last.ckpt of a run, with a right checksum",
+    _checkpoint,
+    _checkpoints,
+    in_zip,
+    largest=16384,
+    rate=0.5,
 )
 add(
-    Target(
-        "record",
-        "records of experiments",
-        _record,
-        lambda: [json.dumps(record_values()).encode() + b"\n", b"{}\n\n[]\n"],
-        READERS,
-        (in_json_lines, in_json_lines),
-        largest=4096,
-    )
+    "record",
+    "records of experiments",
+    _record,
+    lambda: [json.dumps(record_values()).encode() + b"\n", b"{}\n\n[]\n"],
+    in_json_lines,
+    largest=4096,
 )
-add(Target("analysis", "a kept result of an analysis", _analysis, _analyses, READERS, (in_json, in_json)))
+add("analysis", "a kept result of an analysis", _analysis, _analyses, in_json)
 add(
-    Target(
-        "card",
-        "card.json of a packed network, and its text",
-        _card,
-        lambda: _shipped("card.json"),
-        (*READERS, "geq.weights.text"),
-        (in_json, in_json),
-        largest=16384,
-        rate=0.5,
-    )
+    "card",
+    "card.json of a packed network, and its text",
+    _card,
+    lambda: _shipped("card.json"),
+    in_json,
+    largest=16384,
+    rate=0.5,
 )

@@ -34,7 +34,6 @@ class Target:
         summary: what is read.
         one: reads one file; it may raise a :class:`~geq.error.GeqError` and nothing else.
         seeds: makes the valid files.
-        instrument: modules whose branches guide the long campaign.
         structured: mutations that keep checksums and lengths right, so that what follows them is reached.
         largest: bytes of a mutated file.
         rate: share of the executions of the short form, for readers that are slow.
@@ -44,7 +43,6 @@ class Target:
     summary: str
     one: Callable[[bytes], None]
     seeds: Callable[[], list[bytes]]
-    instrument: tuple[str, ...]
     structured: tuple[Mutation, ...] = ()
     largest: int = 8192
     rate: float = 1.0
@@ -53,9 +51,16 @@ class Target:
 _TARGETS: dict[str, Target] = {}
 
 
-def add(target: Target) -> Target:
-    _TARGETS[target.name] = target
-    return target
+def add(
+    name: str,
+    summary: str,
+    one: Callable[[bytes], None],
+    seeds: Callable[[], list[bytes]],
+    *structured: Mutation,
+    largest: int = 8192,
+    rate: float = 1.0,
+) -> None:
+    _TARGETS[name] = Target(name, summary, one, seeds, structured, largest, rate)
 
 
 def targets() -> dict[str, Target]:

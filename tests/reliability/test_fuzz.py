@@ -76,7 +76,7 @@ def reader(data: bytes) -> None:
 
 
 def test_a_crash_is_a_finding_and_a_refusal_is_none() -> None:
-    target = Target("invented", "for this test", reader, lambda: [b""], ())
+    target = Target("invented", "for this test", reader, lambda: [b""])
     tally = Tally(target)
     try:
         for data in (b"fine", b"clear", b"crash", b"crash"):
