@@ -22,6 +22,7 @@ from geq.training.fit import Outcome, resume, train
 from geq.training.inference import Inference
 from geq.training.ingredient import (
     augmentation,
+    build_model,
     evaluation_batch,
     evaluation_loader,
     open_datasets,
@@ -94,7 +95,7 @@ def test_it_learns_scenes(scenes: Scenes) -> None:
 def test_sliding_evaluation(scenes: Scenes) -> None:
     options = scenes(epochs=1)
     data = open_datasets(options)
-    model = fit.build_model(options, data.describe())
+    model = build_model(options, data.describe())
     assert isinstance(model, Segmenter)
     batches = evaluation_loader(data.test, statistics=data.statistics)
     whole, large, small = (

@@ -14,7 +14,6 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from geq.data.loader import Batch
 from geq.error import ConvergenceError
 from geq.problem.norm import norm_memory, restore_norm_memory
 from geq.training.average import WeightAverage, average_scales
@@ -152,8 +151,8 @@ class Loop:
         """Train on the rest of an epoch, evaluate, log and save."""
         wall, processor = time.perf_counter(), time.process_time()
         self.model.train()
-        for batch in self.batches.iterate(self.position.epoch, self.position.batch):
-            images, labels = self.received(batch)
+        for images, labels in self.batches.iterate(self.position.epoch, self.position.batch):
+            images, labels = self.received(images, labels)
             loss, outputs = self.step(images, labels)
             # The last batch of an epoch is followed by its evaluation: save and stop after that.
             within_epoch = self.position.batch < len(self.batches)
@@ -228,9 +227,9 @@ class Loop:
         lent = nullcontext() if self.average is None else self.average.lent_to(self.model)
         with lent, measured_failures(self.model):
             self.model.eval()
-            for batch in self.held_out:
+            for images, labels in self.held_out:
                 with self.precision.forward_context():
-                    self.task.measure(*self.received(batch), measures, solver)
+                    self.task.measure(*self.received(images, labels), measures, solver)
             name = self.held_out_name
             record = measures.finish(name) | solver.finish(name)
             if self.attention is not None and self.first:
@@ -240,9 +239,9 @@ class Loop:
                 self.model.save_pretrained(self.folder.model)
         return record
 
-    def received(self, batch: Batch) -> Batch:
+    def received(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Return the batch on this device, in the number format of the run."""
-        return self.precision.convert_input(self.fabric.to_device(batch))
+        return self.precision.convert_input(self.fabric.to_device((images, labels)))
 
     def asked_to_stop(self) -> bool:
         # All processes must stop after the same batch: one that goes on would wait for the others for ever.
