@@ -91,13 +91,8 @@ def build_fabric(options: TrainOptions) -> Fabric:
     return fabric
 
 
-def process_rank() -> int:
-    """Return the number of this process among those of all machines."""
-    from lightning.fabric.utilities.rank_zero import rank_zero_only
-
-    return int(getattr(rank_zero_only, "rank", None) or 0)
-
-
 def is_first() -> bool:
     """Return whether this process, of all machines, is the one that writes."""
-    return process_rank() == 0
+    from lightning.fabric.utilities.rank_zero import rank_zero_only
+
+    return not getattr(rank_zero_only, "rank", None)

@@ -77,8 +77,7 @@ class Loop:
         self.average = WeightAverage(self.model, options.ema) if options.ema else None
         self.measures = task.new_measures()
         self.gradient = GradientNorm()
-        self.solver: SolverStatistics | None = None
-        self.attention: AttentionStatistics | None = None
+        self.solver = self.attention = None
         if self.model.equilibria():
             self.solver = SolverStatistics(options.unconverged_warning)
             number = min(PROBED, evaluation_batch(data.monitored))
@@ -250,9 +249,11 @@ class Loop:
     def stopped(self) -> TrainingInterrupted:
         epoch = f"epoch {self.position.epoch + 1} of {self.options.epochs}"
         where = f"stopped in {epoch}, after step {self.position.step}"
-        path = None if self.folder is None else self.folder.path
-        how = f"; everything is saved. Continue with:\n  geq train --resume {path}" if path else ""
-        return TrainingInterrupted(where + how)
+        if self.folder is None:
+            return TrainingInterrupted(where)
+        return TrainingInterrupted(
+            f"{where}; everything is saved. Continue with:\n  geq train --resume {self.folder.path}"
+        )
 
     def monitors(self) -> dict[str, Any]:
         """Return what a checkpoint keeps of the measurements, by class."""
