@@ -54,8 +54,8 @@ def build_fabric(options: TrainOptions) -> Fabric:
     class UncachedPrecision(MixedPrecision):
         """Mixed precision that casts a weight at every use.
 
-        Fabric's own keeps the first cast of a step. An equilibrium is solved without gradients first, and a
-        cast from there has none: the backward pass would miss the weight. Inputs and outputs keep their type.
+        Fabric's own casts it once a step, so that the gradients of its uses are added up in half precision.
+        Inputs and outputs keep their type.
         """
 
         def forward_context(self) -> AbstractContextManager[Any]:
