@@ -20,7 +20,7 @@ LOADED = (
     *("geq.command.train", "geq.command.reproduce", "geq.command.data", "geq.command.report"),
     *("geq.command.export", "geq.command.weights", "geq.command.evaluate", "geq.command.runs"),
     *("geq.export", "geq.weights.pack", "geq.report.page", "geq.analysis.part", "geq.weights.measure"),
-    *("torch.utils.tensorboard", "lightning.pytorch", "jsonargparse", "rich.progress", "rich.table"),
+    *("torch.utils.tensorboard", "lightning.fabric", "jsonargparse", "rich.progress", "rich.table"),
     *("sklearn.datasets", "PIL.Image", "matplotlib.figure", "skimage", "scipy.ndimage", "yaml"),
 )
 """What the children would otherwise load each by itself."""

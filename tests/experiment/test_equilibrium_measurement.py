@@ -21,8 +21,8 @@ from geq.experiment.equilibrium_measurement import (
 )
 from geq.model.network import Network
 from geq.problem.patch import to_patches
-from geq.training.callback.attention import AttentionStatistics
 from geq.training.ingredient import evaluation_loader, open_split
+from geq.training.monitor import AttentionStatistics
 from geq.training.probe import effective_rank, probe, probe_untrained, summarise
 from geq.training.run import RunFolder
 from saved_runs import saved_run

@@ -20,10 +20,10 @@ from geq.data.dataset import Statistics
 from geq.data.loader import BatchLoader, WorkerDeath
 from geq.data.transform.pixel import Normalize
 from geq.error import CheckpointError, DataError
-from geq.training.callback.clock import Clock
-from geq.training.company import Company, ProcessLost, explained_deaths
 from geq.training.fit import Outcome, resume, train
+from geq.training.loop import Loop
 from geq.training.option import TrainOptions
+from geq.training.process_monitor import ProcessLost, ProcessMonitor, explained_deaths
 from geq.training.run import CONFIG, LOG, RunFolder
 from geq.training.task import ClassificationTask
 
@@ -223,10 +223,10 @@ def test_workers_take_no_random_numbers() -> None:
 def test_torch_tells_of_a_dead_worker_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its handler of signals raises in the middle of whatever is being done."""
 
-    def act(self: Clock, *rest: Any) -> None:
+    def act(self: Loop, *rest: Any) -> None:
         raise RuntimeError(TOLD)
 
-    monkeypatch.setattr(Clock, "on_train_batch_end", act)
+    monkeypatch.setattr(Loop, "step", act)
     with pytest.raises(ProcessLost, match=r"has died .*The last checkpoint is whole.*--resume"):
         train(options(tmp_path))
 
@@ -259,7 +259,7 @@ def test_other_errors_are_not_explained_away() -> None:
 def test_the_first_process_says_which_other_has_died(caplog: pytest.LogCaptureFixture) -> None:
     lives, dies = (subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) for _ in range(2))
     dies.kill()
-    Company("Safe.").watch([lives, dies])
+    ProcessMonitor("Safe.").watch([lives, dies])
     assert "process 2 of this training ended by SIGKILL: all of it ends. Safe." in caplog.text
     lives.kill()
     for process in (lives, dies):

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from geq.model.registry import create_model
-from geq.training.decay import exempt_parameters, parameter_groups
+from geq.training.decay import build_optimizer, exempt_parameters, parameter_groups
 from geq.training.option import OptimizerOptions
-from geq.training.task import build_optimizer
 
 
 def test_exemptions_of_geq() -> None:

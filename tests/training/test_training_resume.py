@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
@@ -13,9 +12,8 @@ import pytest
 from dataset_kinds import KINDS, MASKS
 from geq.cli import main
 from geq.error import CheckpointError, DataError
-from geq.training import fit
-from geq.training.callback.interrupt import Interrupt, TrainingInterrupted
 from geq.training.fit import Outcome, resume, train
+from geq.training.interrupt import TrainingInterrupted
 from geq.training.option import Precision, TrainOptions
 from geq.training.run import RunFolder
 
@@ -28,24 +26,22 @@ FCN = {
 }
 
 
-def interrupt_at(monkeypatch: pytest.MonkeyPatch, steps: set[int]) -> None:
-    class Impatient(Interrupt):
-        def on_train_batch_end(self, trainer: Any, task: Any, *rest: Any) -> None:
-            if task.position.step in steps:
-                steps.discard(task.position.step)
-                signal.raise_signal(signal.SIGINT)
-            super().on_train_batch_end(trainer, task, *rest)
-
-    monkeypatch.setattr(fit, "Interrupt", Impatient)
+Interrupted = Callable[[TrainOptions, int], RunFolder]
 
 
-def interrupted(options: TrainOptions, monkeypatch: pytest.MonkeyPatch, step: int) -> RunFolder:
-    interrupt_at(monkeypatch, {step})
-    with pytest.raises(TrainingInterrupted):
-        train(options)
-    monkeypatch.undo()
-    assert options.name is not None
-    return RunFolder.find(options.name, options.runs)
+@pytest.fixture
+def interrupted(interrupt_at: Callable[[set[int]], None], monkeypatch: pytest.MonkeyPatch) -> Interrupted:
+    """Train until a step, in which Ctrl-C is pressed."""
+
+    def run(options: TrainOptions, step: int) -> RunFolder:
+        interrupt_at({step})
+        with pytest.raises(TrainingInterrupted):
+            train(options)
+        monkeypatch.undo()
+        assert options.name is not None
+        return RunFolder.find(options.name, options.runs)
+
+    return run
 
 
 def content(outcome: Outcome | None) -> tuple[bytes, list[dict[str, Any]]]:
@@ -55,7 +51,7 @@ def content(outcome: Outcome | None) -> tuple[bytes, list[dict[str, Any]]]:
     return (outcome.folder.model / "model.safetensors").read_bytes(), log
 
 
-@pytest.mark.filterwarnings("ignore:You passed `Trainer.*16-mixed")  # Lightning takes bf16-mixed on a CPU
+@pytest.mark.filterwarnings("ignore:You passed `Fabric.*16-mixed")  # Fabric takes bf16-mixed on a CPU
 @pytest.mark.parametrize(
     "changes",
     [
@@ -67,14 +63,14 @@ def content(outcome: Outcome | None) -> tuple[bytes, list[dict[str, Any]]]:
 )
 @pytest.mark.parametrize("precision", get_args(Precision))
 def test_every_precision_resumes_bit_by_bit(
-    precision: Precision, changes: dict[str, Any], small: Small, monkeypatch: pytest.MonkeyPatch
+    precision: Precision, changes: dict[str, Any], small: Small, interrupted: Interrupted
 ) -> None:
     whole = content(train(small(name="whole", precision=precision, **changes)))
-    folder = interrupted(small(name="parts", precision=precision, **changes), monkeypatch, 1)
+    folder = interrupted(small(name="parts", precision=precision, **changes), 1)
     assert content(resume(folder)) == whole
 
 
-def started(name: str, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
+def started(name: str, small: Small, tmp_path: Path, interrupted: Interrupted) -> RunFolder:
     """A run on generated data that was interrupted."""
     kind = KINDS[name]
     kind.write(tmp_path / "data")
@@ -85,14 +81,14 @@ def started(name: str, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyP
         data_override=kind.override,
         data_root=str(tmp_path / "data"),
     )
-    return interrupted(options, monkeypatch, 1)
+    return interrupted(options, 1)
 
 
 @pytest.mark.parametrize("name", ["cifar10", "mnist", "imagefolder", "hub", "camvid"])
 def test_other_data_are_refused_for_every_kind(
-    name: str, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, small: Small, tmp_path: Path, interrupted: Interrupted
 ) -> None:
-    folder = started(name, small, tmp_path, monkeypatch)
+    folder = started(name, small, tmp_path, interrupted)
     shutil.copytree(tmp_path / "data", tmp_path / "kept")
     KINDS[name].change(tmp_path / "data")
     with pytest.raises(DataError, match=r"must be resumed with the data .* an image or a label is another"):
@@ -103,10 +99,10 @@ def test_other_data_are_refused_for_every_kind(
 
 
 def test_a_renamed_class_is_refused(
-    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    small: Small, tmp_path: Path, interrupted: Interrupted, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It would permute the labels in the middle of a training."""
-    folder = started("imagefolder", small, tmp_path, monkeypatch)
+    folder = started("imagefolder", small, tmp_path, interrupted)
     for part in ("train", "val"):
         (tmp_path / "data" / "pictures" / part / "ant").rename(
             tmp_path / "data" / "pictures" / part / "zebra"
@@ -117,18 +113,18 @@ def test_a_renamed_class_is_refused(
 
 
 def test_other_test_or_validation_images_are_refused(
-    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small: Small, tmp_path: Path, interrupted: Interrupted
 ) -> None:
-    folder = started("imagefolder", small, tmp_path, monkeypatch)
+    folder = started("imagefolder", small, tmp_path, interrupted)
     (tmp_path / "data" / "pictures" / "val" / "ant" / "000.png").unlink()
     with pytest.raises(DataError, match="in the test images the number of images was 20 and is 19"):
         resume(folder)
 
 
 def test_without_its_fingerprint_a_run_is_not_resumed(
-    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small: Small, tmp_path: Path, interrupted: Interrupted
 ) -> None:
-    folder = interrupted(small(name="run"), monkeypatch, 1)
+    folder = interrupted(small(name="run"), 1)
     kept = folder.path / "fingerprint.json"
     shutil.copy(kept, tmp_path / "kept.json")
     kept.write_text("{}")

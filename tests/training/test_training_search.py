@@ -10,8 +10,7 @@ import pytest
 
 from geq.cli import main
 from geq.error import OptionError
-from geq.training import fit
-from geq.training.callback.interrupt import Interrupt, TrainingInterrupted
+from geq.training.interrupt import TrainingInterrupted
 from geq.training.option import TrainOptions
 from geq.training.search import Search, SearchOptions
 
@@ -48,20 +47,14 @@ def test_what_does_not_fit_is_skipped(small: Small) -> None:
     assert "patch must divide" in study.trials[0].user_attrs["unfit"]
 
 
-def test_an_interrupted_trial_is_finished(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_trial_is_finished(small: Small, interrupt_at: Callable[[set[int]], None]) -> None:
     base = small(epochs=2, validation=40)
     whole = search(base, 2).continue_until_done(lambda trial: None)
 
-    class Impatient(Interrupt):
-        def on_train_batch_end(self, trainer: Any, task: Any, *rest: Any) -> None:
-            self.requested = task.position.step == 4
-            super().on_train_batch_end(trainer, task, *rest)
-
     parts = search(dataclasses.replace(base, runs=base.runs + "-parts"), 2)
-    with monkeypatch.context() as patch:
-        patch.setattr(fit, "Interrupt", Impatient)
-        with pytest.raises(TrainingInterrupted):
-            parts.continue_until_done(lambda trial: None)
+    interrupt_at({4})
+    with pytest.raises(TrainingInterrupted):
+        parts.continue_until_done(lambda trial: None)
     study = parts.continue_until_done(lambda trial: None)
     assert params(study) == params(whole)
     assert [trial.value for trial in study.trials] == [trial.value for trial in whole.trials]

@@ -17,18 +17,18 @@ from geq.error import DataError, OptionError
 from geq.model.network import Network
 from geq.model.registry import create_model
 from geq.model.segmenter import Segmenter
-from geq.training import fit
-from geq.training.callback.interrupt import Interrupt, TrainingInterrupted
 from geq.training.choice import task_class
 from geq.training.fit import Outcome, resume, train
 from geq.training.inference import Inference
 from geq.training.ingredient import (
     augmentation,
+    build_model,
     evaluation_batch,
     evaluation_loader,
     open_datasets,
     open_split,
 )
+from geq.training.interrupt import TrainingInterrupted
 from geq.training.option import TrainOptions
 from geq.training.run import RunFolder
 from geq.training.segmentation import SegmentationTask, evaluate_segmenter
@@ -95,7 +95,7 @@ def test_it_learns_scenes(scenes: Scenes) -> None:
 def test_sliding_evaluation(scenes: Scenes) -> None:
     options = scenes(epochs=1)
     data = open_datasets(options)
-    model = fit.build_model(options, data.describe())
+    model = build_model(options, data.describe())
     assert isinstance(model, Segmenter)
     batches = evaluation_loader(data.test, statistics=data.statistics)
     whole, large, small = (
@@ -129,17 +129,6 @@ def test_the_best_weights_are_those_of_the_best_miou(scenes: Scenes) -> None:
     assert measured.miou == pytest.approx(max(reached))
 
 
-def interrupt_at(monkeypatch: pytest.MonkeyPatch, steps: set[int]) -> None:
-    class Impatient(Interrupt):
-        def on_train_batch_end(self, trainer: Any, task: Any, *rest: Any) -> None:
-            if task.position.step in steps:
-                steps.discard(task.position.step)
-                signal.raise_signal(signal.SIGINT)
-            super().on_train_batch_end(trainer, task, *rest)
-
-    monkeypatch.setattr(fit, "Interrupt", Impatient)
-
-
 OPTEQ = {
     "model": "opteq_camvid_small",
     "override": ("stem_channels=[6,8]", "channels=[6,8]", "head_channels=8"),
@@ -165,10 +154,10 @@ def test_the_solver_of_deep_opteq_is_measured(scenes: Scenes) -> None:
 
 @pytest.mark.parametrize("changes", CHANGES, ids=["best", "workers", "opteq"])
 def test_resuming_after_ctrl_c_changes_nothing(
-    changes: dict[str, Any], scenes: Scenes, monkeypatch: pytest.MonkeyPatch
+    changes: dict[str, Any], scenes: Scenes, interrupt_at: Callable[[set[int]], None]
 ) -> None:
     undisturbed = finished(train(scenes(name="whole", **changes)))
-    interrupt_at(monkeypatch, {2, 4})
+    interrupt_at({2, 4})
     options = scenes(name="parts", **changes)
     with pytest.raises(TrainingInterrupted):
         train(options)
@@ -182,19 +171,18 @@ def test_resuming_after_ctrl_c_changes_nothing(
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_killed_run_ends_with_the_same_weights(scenes: Scenes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_run_ends_with_the_same_weights(scenes: Scenes, around_step: Callable[..., None]) -> None:
     """SIGKILL in the middle of the second epoch, in a process of its own."""
     whole = finished(train(scenes(name="whole", checkpoint_steps=1)))
     options = scenes(name="killed", checkpoint_steps=1)
 
-    class Killed(Interrupt):
-        def on_train_batch_end(self, trainer: Any, task: Any, *rest: Any) -> None:
-            if task.position.step == 5:
-                os.kill(os.getpid(), signal.SIGKILL)
+    def kill(step: int) -> None:
+        if step == 5:
+            os.kill(os.getpid(), signal.SIGKILL)
 
     pid = os.fork()
     if pid == 0:
-        monkeypatch.setattr(fit, "Interrupt", Killed)
+        around_step(before=kill)
         try:
             train(options)
         finally:
@@ -251,10 +239,10 @@ def test_void_pixels_count_for_nothing(scenes: Scenes) -> None:
         "fcn_camvid_small", stem_channels=(4,), stem_strides=(2,), channels=(4,), strides=(1,)
     )
     assert isinstance(model, Segmenter)
-    task = SegmentationTask(model, scenes(), fit.training_loader(scenes(augment="none"), data.train, 0, 0, 1))
+    task = SegmentationTask(model, scenes())
     images, labels = next(iter(evaluation_loader(data.test, statistics=data.statistics)))
     measures = task.new_measures()
-    task.measure(measures, torch.tensor(0.0), model.eval()(images), labels)
+    measures.update(torch.tensor(0.0), model.eval()(images), labels)
     assert int(measures.matrix().sum()) == 5 * 21 * 29
     assert measures.matrix().sum(1).nonzero()[:, 0].tolist() == sorted([SKY, ROAD, CAR])
     perfect = torch.nn.functional.one_hot(labels.clamp(max=10), 11).movedim(-1, 1).float()

@@ -22,9 +22,9 @@ from geq.data.idx import SYSTEM_FOLDERS
 from geq.error import CheckpointError, OptionError
 from geq.experiment.equilibrium_measurement import SinceStart
 from geq.model.shipped import FOLDER, is_shipped, shipped_folder, shipped_names
-from geq.training.callback.attention import LIMITS
 from geq.training.evaluation import evaluate
 from geq.training.ingredient import evaluation_loader, open_split
+from geq.training.monitor import LIMITS
 from geq.training.run import RunFolder, known_runs
 from geq.training.thread import limited_threads
 from geq.weights.card import Card, disk_size, read_card, shipped_cards

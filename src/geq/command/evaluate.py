@@ -73,7 +73,7 @@ def main(arguments: list[str]) -> int:
         folder.data().check_classes(dataset)
     batches = evaluation_loader(dataset, batch_size=asked.batch_size, statistics=folder.data().statistics)
     with limited_threads(options, model):
-        result = task_class(model, dataset).evaluate(model, batches, options)
+        result = task_class(model, dataset)(model, options).evaluate(batches)
     values = {"run": folder.title, "data": options.data, "split": asked.split, **result.as_mapping()}
     if asked.json:
         print_json(values)

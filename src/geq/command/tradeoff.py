@@ -40,7 +40,7 @@ def declare(parser: Any) -> None:
 def main(arguments: list[str]) -> int:
     parsed = parse("tradeoff", SUMMARY, normalised(arguments), declare)
 
-    from geq.training.callback.interrupt import TrainingInterrupted
+    from geq.training.interrupt import TrainingInterrupted
     from geq.training.tradeoff import Tradeoff, TradeoffOptions
     from geq.training.tradeoff_picture import draw_tradeoff
 

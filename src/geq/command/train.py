@@ -102,8 +102,8 @@ def main(arguments: list[str]) -> int:
         raise OptionError("--resume takes the options of the run: give it alone, or start a new run")
     options = options_from(parsed)
 
-    from geq.training.callback.interrupt import TrainingInterrupted
     from geq.training.fit import resume, train
+    from geq.training.interrupt import TrainingInterrupted
     from geq.training.run import RunFolder
 
     logging.basicConfig(level=logging.WARNING, format="geq: %(message)s", stream=sys.stderr)

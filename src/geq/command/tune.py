@@ -36,7 +36,7 @@ def declare(parser: Any) -> None:
 def main(arguments: list[str]) -> int:
     parsed = parse("tune", SUMMARY, normalised(arguments), declare)
 
-    from geq.training.callback.interrupt import TrainingInterrupted
+    from geq.training.interrupt import TrainingInterrupted
     from geq.training.search import UNFIT, Search, SearchOptions
 
     logging.basicConfig(level=logging.WARNING, format="geq: %(message)s", stream=sys.stderr)

@@ -18,7 +18,7 @@ from geq.experiment.execution import finish
 from geq.experiment.experiment import ScaleName
 from geq.experiment.plan import Work, plan_job
 from geq.experiment.registry import find_experiment
-from geq.training.callback.interrupt import TrainingInterrupted
+from geq.training.interrupt import TrainingInterrupted
 
 INTERRUPTED = 130
 

@@ -1,12 +1,18 @@
-"""An exponential moving average of the weights, kept beside the network and lent to it for evaluation."""
+"""Averages: of the weights over steps, lent to the network for evaluation; of γ scales over processes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
+
+from geq.problem.gamma import RunningScale
+
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
 
 
 class WeightAverage:
@@ -58,3 +64,18 @@ class WeightAverage:
             assert isinstance(saved, Tensor)
             weight.copy_(saved)
         self.steps = int(state["steps"])
+
+
+def average_scales(model: nn.Module, fabric: Fabric) -> None:
+    """Average the running γ scales over the processes after a step.
+
+    A scale is linear in what its batch contributes, so the average of the updated scales is the scale updated
+    with the whole batch. (Within a step each process still uses its own share: a difference of a few per cent
+    of one batch's deviation.)
+    """
+    rules = [module for module in model.modules() if isinstance(module, RunningScale)]
+    if rules:
+        mean = fabric.all_reduce(torch.stack([rule.scale for rule in rules]), reduce_op="mean")
+        assert isinstance(mean, Tensor)
+        for rule, scale in zip(rules, mean, strict=True):
+            rule.scale = scale.clone()

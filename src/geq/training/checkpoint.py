@@ -44,18 +44,39 @@ OWN = {"measures", "callbacks", "random"}
 
 
 @dataclass(frozen=True)
+class Position:
+    """Progress of a run.
+
+    Args:
+        epoch: number of finished epochs.
+        batch: number of finished batches of the running epoch.
+        step: number of optimiser steps so far.
+    """
+
+    epoch: int = 0
+    batch: int = 0
+    step: int = 0
+
+    def after_batch(self) -> Position:
+        return Position(self.epoch, self.batch + 1, self.step + 1)
+
+    def after_epoch(self) -> Position:
+        return Position(self.epoch + 1, 0, self.step)
+
+
+@dataclass(frozen=True)
 class Checkpoint:
     """Everything that the rest of a run depends on.
 
     Args:
-        position: epoch, batch and step (see :class:`~geq.training.position.Position`).
+        position: epoch, batch and step (see :class:`Position`).
         model: parameters and buffers, among them running γ scales.
         norms: what the norm rules remember; see :func:`geq.problem.norm.norm_memory`.
         optimizer: state of the optimiser.
         scaler: state of the loss scaling of half precision.
         average: averaged weights, if the run keeps them.
         measures: sums of the running epoch.
-        callbacks: state of each callback that has one.
+        callbacks: state of each object of :mod:`geq.training.monitor`, by its class.
         history: the lines of the log so far.
         random: states of the random generators.
         others: "measures", "callbacks" and "random" of the other processes, in their order; empty where there

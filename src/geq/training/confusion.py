@@ -18,7 +18,7 @@ from torchmetrics import MeanMetric, Metric
 
 from geq.data.segmentation import IGNORE
 from geq.error import InputError
-from geq.training.metric import Measures
+from geq.training.metric import TaskMeasures
 
 
 class Confusion(Metric):
@@ -76,7 +76,7 @@ def summarise(matrix: Int64[Tensor, "k k"]) -> dict[str, float]:
     }
 
 
-class SegmentationMeasures(Measures):
+class SegmentationMeasures(TaskMeasures):
     """Loss per pixel, and mIoU, mAcc and aAcc in %.
 
     Args:
@@ -92,10 +92,10 @@ class SegmentationMeasures(Measures):
             }
         )
 
-    def update(self, loss: Tensor, logits: Float[Tensor, "b k h w"], labels: Int64[Tensor, "b h w"]) -> None:
+    def update(self, loss: Tensor, outputs: Float[Tensor, "b k h w"], labels: Int64[Tensor, "b h w"]) -> None:
         pixels = float((labels != IGNORE).sum())
         self.members()["loss"].update(loss.detach(), weight=pixels)
-        self.members()["confusion"].update(logits.detach().argmax(1), labels)
+        self.members()["confusion"].update(outputs.detach().argmax(1), labels)
 
     def matrix(self) -> Int64[Tensor, "k k"]:
         """The counts so far, over all processes."""

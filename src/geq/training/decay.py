@@ -1,4 +1,4 @@
-"""Which parameters weight decay may touch.
+"""The optimiser, and which parameters weight decay may touch.
 
 Decay belongs on weights whose size means something by itself. It does not on
 
@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import nn
 
 from geq.cell import UnitLayer
 from geq.problem import GammaRule, HiddenProblem, PatchGaussian
+from geq.training.option import OptimizerOptions
 
 NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.LocalResponseNorm)
 
@@ -46,3 +48,12 @@ def parameter_groups(model: nn.Module, weight_decay: float, decay_all: bool = Fa
         {"params": [p for name, p in trained if name not in exempt], "weight_decay": weight_decay},
         {"params": [p for name, p in trained if name in exempt], "weight_decay": 0.0},
     ]
+
+
+def build_optimizer(options: OptimizerOptions, model: torch.nn.Module) -> torch.optim.Optimizer:
+    groups = parameter_groups(model, options.weight_decay, options.decay_all)
+    if options.optimizer == "adamw":
+        return torch.optim.AdamW(groups, lr=options.learning_rate)
+    return torch.optim.SGD(
+        groups, lr=options.learning_rate, momentum=options.momentum, nesterov=options.nesterov
+    )

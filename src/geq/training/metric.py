@@ -39,6 +39,12 @@ class Measures(nn.Module):
             name: float(metric.compute()) for name, metric in self.members().items() if metric.update_called
         }
 
+    def finish(self, prefix: str) -> dict[str, float]:
+        """Return the values, named with ``prefix``, and begin again."""
+        values = {f"{prefix}_{name}": value for name, value in self.compute().items()}
+        self.reset()
+        return values
+
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> Any:
@@ -48,7 +54,14 @@ class Measures(nn.Module):
         return result
 
 
-class ClassificationMeasures(Measures):
+class TaskMeasures(Measures):
+    """Measures of a network's outputs."""
+
+    def update(self, loss: Tensor, outputs: Tensor, labels: Tensor) -> None:
+        raise NotImplementedError
+
+
+class ClassificationMeasures(TaskMeasures):
     """Loss and accuracy in %, and top-5 accuracy where there are more than ten classes.
 
     Args:
@@ -67,12 +80,12 @@ class ClassificationMeasures(Measures):
             metrics["top5"] = accuracy(5)
         super().__init__(metrics)
 
-    def update(self, loss: Tensor, logits: Float[Tensor, "b classes"], labels: Int64[Tensor, "b"]) -> None:
+    def update(self, loss: Tensor, outputs: Float[Tensor, "b classes"], labels: Int64[Tensor, "b"]) -> None:
         for name, metric in self.members().items():
             if name == "loss":
                 metric.update(loss.detach(), weight=float(len(labels)))
             else:
-                metric.update(logits.detach(), labels)
+                metric.update(outputs.detach(), labels)
 
     def compute(self) -> dict[str, float]:
         return {name: value * (1 if name == "loss" else 100) for name, value in super().compute().items()}

@@ -292,8 +292,7 @@ class DeviceOptions:
         accelerator: 'auto' takes a GPU if there is one.
         devices: devices (or, on the CPU, processes) of each machine.
         num_nodes: machines; start the same command on each through SLURM, or through torchrun.
-        strategy: how several devices work together; 'auto' is 'ddp' for more than one. 'fsdp' also divides
-            the weights and needs GPUs; such a run cannot be resumed.
+        strategy: how several devices work together; 'auto' is 'ddp' for more than one.
         precision: number format outside the equilibria, which are always solved in at least single precision.
         sync_batchnorm: one BatchNorm over all GPUs instead of one for each.
         deterministic: use only algorithms that give the same bits every time; on a GPU this costs speed.
@@ -304,7 +303,7 @@ class DeviceOptions:
     accelerator: Literal["auto", "cpu", "gpu", "mps"] = "auto"
     devices: int = 1
     num_nodes: int = 1
-    strategy: Literal["auto", "ddp", "fsdp"] = "auto"
+    strategy: Literal["auto", "ddp"] = "auto"
     precision: Precision = "32"
     sync_batchnorm: bool = False
     deterministic: bool = False
@@ -355,12 +354,6 @@ class TrainOptions(
             self.early_stop is None or self.validation != 0,
             "early_stop needs validation images (such as --validation 0.1): the test set decides nothing",
             f"early_stop {self.early_stop} with validation {self.validation}",
-        )
-
-        demand(
-            self.strategy != "fsdp" or (not self.ema and self.early_stop is None),
-            "fsdp has the whole weights nowhere while it trains, so neither ema nor early_stop; use ddp",
-            f"ema {self.ema}, early_stop {self.early_stop}",
         )
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from jaxtyping import Float, Int64
@@ -11,13 +12,11 @@ from torch.nn import functional
 from geq.data.dataset import Dataset
 from geq.data.loader import BatchLoader
 from geq.data.segmentation import IGNORE
-from geq.model.network import Network
 from geq.model.segmenter import Segmenter
 from geq.training.confusion import SegmentationMeasures, class_iou
 from geq.training.evaluation import EvaluationResult, evaluating
 from geq.training.inference import Inference
-from geq.training.metric import Measures, SolverMeasures
-from geq.training.option import TrainOptions
+from geq.training.metric import SolverMeasures
 from geq.training.run import RunFolder
 from geq.training.task import Task
 
@@ -59,36 +58,23 @@ class SegmentationTask(Task):
     def new_measures(self) -> SegmentationMeasures:
         return SegmentationMeasures(self.model.num_classes)
 
-    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        return pixel_cross_entropy(outputs, labels, self.options.label_smoothing)
-
-    def evaluation_loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        return pixel_cross_entropy(outputs, labels)
-
-    def measure(self, measures: Measures, loss: Tensor, outputs: Tensor, labels: Tensor) -> None:
-        assert isinstance(measures, SegmentationMeasures)
-        measures.update(loss, outputs, labels)
+    def loss(self, outputs: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
+        return pixel_cross_entropy(outputs, labels, label_smoothing)
 
     def share_correct(self, outputs: Tensor, labels: Tensor) -> float:
         counted = labels != IGNORE
         return float((outputs.argmax(1) == labels).sum() / counted.sum().clamp(min=1))
 
-    def infer(self, images: Tensor) -> Tensor:
-        return Inference.of(self.options).logits(
-            self.segmenter, images, lambda: self.evaluation_solver.update(self.model, len(images))
-        )
+    def infer(self, images: Tensor, seen: Callable[[], None]) -> Tensor:
+        return Inference.of(self.options).logits(self.segmenter, images, seen)
 
-    @classmethod
-    def evaluate(cls, model: Network, batches: BatchLoader, options: TrainOptions) -> SegmentationResult:
-        assert isinstance(model, Segmenter)
-        return evaluate_segmenter(model, batches, Inference.of(options))
+    def evaluate(self, batches: BatchLoader) -> SegmentationResult:
+        return evaluate_segmenter(self.segmenter, batches, Inference.of(self.options))
 
-    @classmethod
-    def draw(cls, folder: RunFolder, model: Network, test: Dataset) -> None:
+    def draw(self, folder: RunFolder, test: Dataset) -> None:
         from geq.training.scene_picture import draw_segmentation_run
 
-        assert isinstance(model, Segmenter)
-        draw_segmentation_run(folder, model, test)
+        draw_segmentation_run(folder, self.segmenter, test)
 
 
 def evaluate_segmenter(

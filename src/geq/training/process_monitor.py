@@ -1,12 +1,9 @@
-"""The processes that a training depends on, and what is said when one of them dies.
+"""The processes that a training depends on: watch them, and explain the death of one.
 
 Those that make batches are watched by torch, which raises an error wherever the training is just then. Those
 of other devices are missed at the next exchange of gradients. Lightning, which starts them, ends a training
-that does not notice within five seconds, without a word; so a word is said here before.
+that does not notice within five seconds, without a message; so one is logged here before.
 """
-
-# mypy: disable-error-code="override"
-# Lightning hands every hook a LightningModule; here it is always a Task.
 
 from __future__ import annotations
 
@@ -18,11 +15,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch.distributed
-from lightning.pytorch import Callback, Trainer
 
 from geq.data.loader import WorkerDeath, worker_death
 from geq.error import GeqError
-from geq.training.task import Task
 
 log = logging.getLogger("geq.training")
 
@@ -65,8 +60,8 @@ def lost_connection(problem: RuntimeError) -> bool:
     return isinstance(problem, kinds) or any(words in str(problem).lower() for words in LOST)
 
 
-class Company(Callback):
-    """Says in the first process which other has died; those that torchrun or SLURM started, these watch.
+class ProcessMonitor:
+    """Log in the first process which other has died; those that torchrun or SLURM started, these watch.
 
     Args:
         consequence: what is safe.
@@ -76,10 +71,9 @@ class Company(Callback):
         self.consequence = consequence
         self.over = threading.Event()
 
-    def on_fit_start(self, trainer: Trainer, task: Task) -> None:
-        started = list(getattr(trainer.strategy.launcher, "procs", ()))
-        if started:
-            threading.Thread(target=self.watch, args=(started,), daemon=True).start()
+    def start(self, processes: list[subprocess.Popen[bytes]]) -> None:
+        if processes:
+            threading.Thread(target=self.watch, args=(processes,), daemon=True).start()
 
     def watch(self, started: list[subprocess.Popen[bytes]]) -> None:
         while not self.over.wait(EVERY):
@@ -91,5 +85,5 @@ class Company(Callback):
                     log.error(told, rank, how, self.consequence)
                     return
 
-    def teardown(self, trainer: Trainer, task: Task, stage: str) -> None:
+    def stop(self) -> None:
         self.over.set()

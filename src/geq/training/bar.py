@@ -1,17 +1,15 @@
-"""Shows a person how the run goes: a progress bar on a terminal, a line per epoch elsewhere."""
-
-# mypy: disable-error-code="override"
-# Lightning hands every hook a LightningModule; here it is always a Task.
+"""Progress of a run: a bar on a terminal, a line per epoch elsewhere."""
 
 from __future__ import annotations
 
 import time
 from typing import Any
 
-from lightning.pytorch import Callback, Trainer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from torch import Tensor
 
+from geq.training.checkpoint import Position
 from geq.training.headline import headline_of
 from geq.training.task import Task
 
@@ -38,25 +36,25 @@ def line(record: dict[str, Any], monitored: str) -> str:
     return "  ".join(parts)
 
 
-class Bar(Callback):
+class Bar:
     """
     Args:
         console: where to print.
         monitored: 'validation' or 'test'.
-        history: the log, to which the journal adds.
+        total: optimiser steps of the whole run.
     """
 
     INTERVAL, KEPT = 0.2, 0.9
     """Seconds between updates, and the share of the old value in the smoothed accuracy."""
 
-    def __init__(self, console: Console, monitored: str, history: list[dict[str, Any]]) -> None:
-        self.console, self.monitored, self.history = console, monitored, history
+    def __init__(self, console: Console, monitored: str, total: int) -> None:
+        self.console, self.monitored, self.total = console, monitored, total
         self.progress: Progress | None = None
         self.updated = 0.0
         self.accuracy: float | None = None
 
-    def on_train_start(self, trainer: Trainer, task: Task) -> None:
-        if not (self.console.is_terminal and trainer.is_global_zero):
+    def start(self, position: Position) -> None:
+        if not self.console.is_terminal:
             return
         self.progress = Progress(
             TextColumn("epoch {task.fields[epoch]}"),
@@ -67,41 +65,35 @@ class Bar(Callback):
             console=self.console,
             transient=True,
         )
-        total = task.options.epochs * task.steps_per_epoch
         self.row = self.progress.add_task(
-            "train", total=total, completed=task.position.step, epoch=task.position.epoch + 1, state=""
+            "train", total=self.total, completed=position.step, epoch=position.epoch + 1, state=""
         )
         self.progress.start()
 
-    def on_train_batch_end(
-        self, trainer: Trainer, task: Task, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def step(self, position: Position, task: Task, loss: Tensor, outputs: Tensor, labels: Tensor) -> None:
         if self.progress is None:
             return
-        correct = 100 * task.share_correct(outputs["outputs"], batch[1])
+        correct = 100 * task.share_correct(outputs, labels)
         self.accuracy = (
             correct if self.accuracy is None else self.KEPT * self.accuracy + (1 - self.KEPT) * correct
         )
         if time.monotonic() - self.updated < self.INTERVAL:
             return
         self.updated = time.monotonic()
-        state = f"loss {float(outputs['loss']):.3f}  accuracy {self.accuracy:.1f} %"
+        state = f"loss {float(loss):.3f}  accuracy {self.accuracy:.1f} %"
         reports = task.model.solutions().values()
         if reports:
             steps = sum(report.steps_mean for report in reports) / len(reports)
             missed = 1 - sum(report.converged for report in reports) / len(reports)
             residual = max(report.residual_max for report in reports)
             state += f"  steps {steps:.1f}  residual {residual:.0e}  not converged {100 * missed:.0f} %"
-        self.progress.update(
-            self.row, completed=task.position.step, epoch=task.position.epoch + 1, state=state
-        )
+        self.progress.update(self.row, completed=position.step, epoch=position.epoch + 1, state=state)
 
-    def on_train_epoch_end(self, trainer: Trainer, task: Task) -> None:
-        if trainer.is_global_zero:
-            console = self.console if self.progress is None else self.progress.console
-            console.print(line(self.history[-1], self.monitored), highlight=False, soft_wrap=True)
+    def epoch(self, record: dict[str, Any]) -> None:
+        console = self.console if self.progress is None else self.progress.console
+        console.print(line(record, self.monitored), highlight=False, soft_wrap=True)
 
-    def teardown(self, trainer: Trainer, task: Task, stage: str) -> None:
+    def stop(self) -> None:
         if self.progress is not None:
             self.progress.stop()
             self.progress = None

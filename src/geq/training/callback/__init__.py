@@ -1,1 +1,0 @@
-"""What happens around the training loop, one concern per file."""
