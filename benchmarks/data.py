@@ -24,7 +24,7 @@ from geq.data.dataset import ImageDataset
 from geq.data.loader import BatchLoader
 from geq.data.registry import load_dataset
 from geq.data.transform import Augment, default_transform
-from geq.error import DataError, GeqError
+from geq.errors import DataError, GeqError
 
 TARGET = 0.10
 AUGMENTATIONS: tuple[Augment, ...] = ("none", "crop_flip", "randaugment")

@@ -17,14 +17,14 @@ from torch import Tensor
 import geq
 
 
-class Cauchy(geq.Similarity):
+class Cauchy(geq.kernels.Kernel):
     """S(u, v) = −½ Σ log(1 + (v − u)²), one number per sample. Its value is all that geq needs."""
 
     def value(self, u: Tensor, v: Tensor) -> Tensor:
         return -0.5 * torch.log1p((v - u).square()).flatten(1).sum(1)
 
 
-class Shrunk(geq.Penalty):
+class Shrunk(geq.penalties.Penalty):
     """f(z) = ½·weight·z² for z ≥ 0, and forbidden below; the layer's activation is its prox."""
 
     def __init__(self, weight: float) -> None:
@@ -42,13 +42,13 @@ class Shrunk(geq.Penalty):
 
 
 SOLVERS = {
-    "plain iteration": geq.Picard(),
-    "proximal gradient, step 0.5": geq.ProximalGradient(step_size=0.5),
-    "Anderson": geq.Anderson(),
+    "plain iteration": geq.solvers.Picard(),
+    "proximal gradient, step 0.5": geq.solvers.ProximalGradient(step_size=0.5),
+    "Anderson": geq.solvers.Anderson(),
 }
 
 
-def energies(problem: geq.HiddenProblem, solver: geq.Solver, x: Tensor, steps: int) -> list[float]:
+def energies(problem: geq.EnergyProblem, solver: geq.solvers.Solver, x: Tensor, steps: int) -> list[float]:
     """The mean energy after 1, 2, … evaluations, each time of the image, which satisfies the constraint."""
     found = []
     for count in range(1, steps + 1):
@@ -72,8 +72,8 @@ def draw(curves: dict[str, list[float]], lowest: float, path: str) -> None:
     zero = torch.zeros_like(distance)
     for kernel, label in (
         (Cauchy(), "Cauchy (own)"),
-        (geq.Gaussian(gamma=0.2), "Gaussian, γ = 0.2"),
-        (geq.Gaussian(gamma=0.0), "square (γ = 0)"),
+        (geq.kernels.GaussianKernel(gamma=0.2), "Gaussian, γ = 0.2"),
+        (geq.kernels.GaussianKernel(gamma=0.0), "square (γ = 0)"),
     ):
         right.plot(distance[:, 0].numpy(), kernel.grad(zero, distance)[:, 0].detach().numpy(), label=label)
     right.set(xlabel="v − u", ylabel="∂S/∂u", ylim=(-3, 3), title="How hard an entry pulls")
@@ -88,14 +88,16 @@ def main(arguments: list[str] | None = None) -> dict[str, list[float]]:
     asked = parser.parse_args(arguments)
     torch.manual_seed(0)
 
-    problem = geq.HiddenProblem(
+    problem = geq.EnergyProblem(
         Cauchy(),
-        W=geq.Dense(24, 12),
-        U=geq.Dense(6, 12, bias=True),
+        W=geq.operators.Dense(24, 12),
+        U=geq.operators.Dense(6, 12, bias=True),
         penalty=Shrunk(0.1),
     ).double()
     x = 2 * torch.randn(8, 6, dtype=torch.double)
-    layer = geq.Equilibrium(problem, tol=1e-10, gradient=geq.Implicit(tol=1e-12), max_steps=500).eval()
+    layer = geq.Equilibrium(
+        problem, tol=1e-10, gradient=geq.gradients.Implicit(tol=1e-12), max_steps=500
+    ).eval()
     z = layer(x)
     print(f"the layer maps {tuple(x.shape)} to {tuple(z.shape)}; {int((z == 0).sum())} entries are zero")
     print(f"it took {int(layer.solve(x).steps.max())} evaluations to a residual of 1e-10")

@@ -43,7 +43,7 @@ class Residual(nn.Module):
         return (x + self.body(x)).relu()
 
 
-def equilibrium(gamma: geq.GammaRule | None = None) -> nn.Module:
+def equilibrium(gamma: geq.bandwidth.GammaRule | None = None) -> nn.Module:
     """The equilibrium in its place, with the norm that it needs behind it."""
     layer = geq.GEQ2d(CHANNELS, CHANNELS, mid_channels=CHANNELS, hidden=16, gamma=gamma)
     return nn.Sequential(layer, nn.BatchNorm2d(CHANNELS), nn.ReLU())
@@ -52,7 +52,7 @@ def equilibrium(gamma: geq.GammaRule | None = None) -> nn.Module:
 BLOCKS: dict[str, Callable[[], nn.Module]] = {
     "residual": lambda: Residual(CHANNELS),
     "GEQ2d": equilibrium,
-    "GEQ2d, γ = 0": lambda: equilibrium(geq.ZeroGamma()),
+    "GEQ2d, γ = 0": lambda: equilibrium(geq.bandwidth.ZeroGamma()),
 }
 
 

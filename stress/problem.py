@@ -16,34 +16,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from geq.cell import ClosedFormCell
+from geq.bandwidth import LearnedGamma, PaperGamma
+from geq.cells import ClosedFormCell, EnergyProblem
+from geq.constraints import SpectralBound, Unconstrained, WeightNorm
 from geq.equilibrium import Equilibrium
-from geq.error import OptionError
-from geq.problem import (
-    L1,
-    Box,
-    Conv2d,
-    Dense,
-    ElasticNet,
-    Gaussian,
-    HiddenProblem,
-    LeakyPenalty,
-    LearnedGamma,
-    Linear,
-    NonNegative,
-    NoNorm,
-    NoPenalty,
-    Operator,
-    OperatorNorm,
-    PaperGamma,
-    PatchGaussian,
-    Polynomial,
-    Sigmoid,
-    Similarity,
-    TanhPenalty,
-    WeightNorm,
+from geq.errors import OptionError
+from geq.kernels import (
+    GaussianKernel,
+    Kernel,
+    LinearKernel,
+    PatchGaussianKernel,
+    PolynomialKernel,
+    SigmoidKernel,
 )
-from geq.solver import FISTA, Anderson, Broyden, Picard, ProximalGradient, Solver
+from geq.operators import Convolution, Dense, Operator
+from geq.penalties import L1, Box, ElasticNet, LeakyPenalty, NonNegative, NoPenalty, TanhPenalty
+from geq.solvers import FISTA, Anderson, Broyden, Picard, ProximalGradient, Solver
 from stress.number.verdict import Tally, Verdict, contexts_of, judge
 from stress.part import Row
 
@@ -81,7 +69,14 @@ def drawn(chance: random.Random) -> tuple[Equilibrium, Tensor]:
     patches = chance.random() < 0.25
     state, middle, into = chance.randint(1, 12), chance.randint(1, 12), chance.randint(1, 6)
     norm = chance.choice(
-        (OperatorNorm(), OperatorNorm(), OperatorNorm(0.5), OperatorNorm(1.4), NoNorm(), WeightNorm())
+        (
+            SpectralBound(),
+            SpectralBound(),
+            SpectralBound(0.5),
+            SpectralBound(1.4),
+            Unconstrained(),
+            WeightNorm(),
+        )
     )
     similarity = kernel(chance, patches)
     injected = middle if similarity.acts_on == "features" else state
@@ -89,7 +84,7 @@ def drawn(chance: random.Random) -> tuple[Equilibrium, Tensor]:
     U: Operator
     if patches:
         padding = chance.choice(("zeros", "circular"))
-        W, U = Conv2d(state, 4, 3, padding, norm=norm), Conv2d(into, 4, 1, bias=True)
+        W, U = Convolution(state, 4, 3, padding, norm=norm), Convolution(into, 4, 1, bias=True)
     else:
         W, U = Dense(state, middle, norm=norm), Dense(into, injected, bias=True)
     assert U.bias is not None
@@ -98,7 +93,7 @@ def drawn(chance: random.Random) -> tuple[Equilibrium, Tensor]:
     dtype = chance.choice((torch.float32, torch.float64))
     tol = 10 ** chance.uniform(*((-6, -1) if dtype == torch.float32 else (-12, -1)))
     layer = Equilibrium(
-        ClosedFormCell(HiddenProblem(similarity, W, U, chance.choice(PENALTIES))),
+        ClosedFormCell(EnergyProblem(similarity, W, U, chance.choice(PENALTIES))),
         solver=solver(chance),
         tol=tol,
         max_steps=chance.choice((1, 5, 20, 50, 200)),
@@ -109,12 +104,20 @@ def drawn(chance: random.Random) -> tuple[Equilibrium, Tensor]:
     return layer.eval(), x
 
 
-def kernel(chance: random.Random, patches: bool) -> Similarity:
+def kernel(chance: random.Random, patches: bool) -> Kernel:
     gamma = chance.choice((10 ** chance.uniform(-4, 2), 0.0, LearnedGamma(), PaperGamma()))
     if patches:
-        return PatchGaussian(chance.choice((1, 2, 4)), chance.choice((1, 2, 4)), chance.randint(1, 16), gamma)
+        return PatchGaussianKernel(
+            chance.choice((1, 2, 4)), chance.choice((1, 2, 4)), chance.randint(1, 16), gamma
+        )
     return chance.choice(
-        (Linear(), Gaussian(gamma), Gaussian(gamma), Polynomial(chance.randint(2, 3)), Sigmoid())
+        (
+            LinearKernel(),
+            GaussianKernel(gamma),
+            GaussianKernel(gamma),
+            PolynomialKernel(chance.randint(2, 3)),
+            SigmoidKernel(),
+        )
     )
 
 

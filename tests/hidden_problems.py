@@ -14,33 +14,37 @@ CHANNELS_IN, CHANNELS_STATE, CHANNELS_MID, SIDE = 2, 3, 4, 4
 SIZE = (SIDE, SIDE)
 
 
-class InverseMultiquadric(geq.Similarity):
+class InverseMultiquadric(geq.kernels.Kernel):
     """One's own similarity, of which the library knows only the value."""
 
     def value(self, u: Tensor, v: Tensor) -> Tensor:
         return (1 + ((v - u) ** 2).flatten(1).sum(-1)).rsqrt()
 
 
-SIMILARITIES: dict[str, Callable[[], geq.Similarity]] = {
-    "linear": geq.Linear,
-    "polynomial": lambda: geq.Polynomial(degree=2),
-    "polynomial-3": lambda: geq.Polynomial(degree=3, offset=0.5, width=2.0),
-    "polynomial-literal": lambda: geq.Polynomial(degree=2, offset=0.0, averaged=False),
-    "sigmoid": geq.Sigmoid,
-    "sigmoid-literal": lambda: geq.Sigmoid(averaged=False),
-    "gaussian": lambda: geq.Gaussian(gamma=0.1),
-    "gaussian-learned": geq.Gaussian,
-    "gaussian-paper": lambda: geq.Gaussian(geq.PaperGamma()),
-    "gaussian-zero": lambda: geq.Gaussian(geq.ZeroGamma()),
+SIMILARITIES: dict[str, Callable[[], geq.kernels.Kernel]] = {
+    "linear": geq.kernels.LinearKernel,
+    "polynomial": lambda: geq.kernels.PolynomialKernel(degree=2),
+    "polynomial-3": lambda: geq.kernels.PolynomialKernel(degree=3, offset=0.5, width=2.0),
+    "polynomial-literal": lambda: geq.kernels.PolynomialKernel(degree=2, offset=0.0, averaged=False),
+    "sigmoid": geq.kernels.SigmoidKernel,
+    "sigmoid-literal": lambda: geq.kernels.SigmoidKernel(averaged=False),
+    "gaussian": lambda: geq.kernels.GaussianKernel(gamma=0.1),
+    "gaussian-learned": geq.kernels.GaussianKernel,
+    "gaussian-paper": lambda: geq.kernels.GaussianKernel(geq.bandwidth.PaperGamma()),
+    "gaussian-zero": lambda: geq.kernels.GaussianKernel(geq.bandwidth.ZeroGamma()),
     "own": InverseMultiquadric,
 }
 """Similarities of vectors and of maps."""
 
-PATCHED: dict[str, Callable[[], geq.Similarity]] = {
-    "patch": lambda: geq.PatchGaussian(patch=2, channel_split=2, hidden=5, gamma=0.3),
-    "patch-learned": lambda: geq.PatchGaussian(patch=2, channel_split=4, hidden=6),
-    "patch-paper": lambda: geq.PatchGaussian(patch=1, channel_split=2, hidden=3, gamma=geq.PaperGamma()),
-    "patch-zero": lambda: geq.PatchGaussian(patch=4, channel_split=1, hidden=8, gamma=geq.ZeroGamma()),
+PATCHED: dict[str, Callable[[], geq.kernels.Kernel]] = {
+    "patch": lambda: geq.kernels.PatchGaussianKernel(patch=2, channel_split=2, hidden=5, gamma=0.3),
+    "patch-learned": lambda: geq.kernels.PatchGaussianKernel(patch=2, channel_split=4, hidden=6),
+    "patch-paper": lambda: geq.kernels.PatchGaussianKernel(
+        patch=1, channel_split=2, hidden=3, gamma=geq.bandwidth.PaperGamma()
+    ),
+    "patch-zero": lambda: geq.kernels.PatchGaussianKernel(
+        patch=4, channel_split=1, hidden=8, gamma=geq.bandwidth.ZeroGamma()
+    ),
 }
 """Similarities of maps alone."""
 
@@ -50,43 +54,47 @@ PADDINGS = ("zeros", "circular")
 def dense(
     kernel: str = "gaussian",
     *,
-    penalty: geq.Penalty | None = None,
-    norm: geq.NormRule | None = None,
+    penalty: geq.penalties.Penalty | None = None,
+    norm: geq.constraints.Constraint | None = None,
     seed: int = 0,
-) -> geq.HiddenProblem:
+) -> geq.EnergyProblem:
     """A problem on vectors, with random weights and a random bias."""
     torch.manual_seed(seed)
     similarity = SIMILARITIES[kernel]()
     target = FEATURES if similarity.acts_on == "features" else STATE
-    problem = geq.HiddenProblem(
+    problem = geq.EnergyProblem(
         similarity,
-        W=geq.Dense(STATE, FEATURES, norm=norm),
-        U=geq.Dense(INPUTS, target, True),
+        W=geq.operators.Dense(STATE, FEATURES, norm=norm),
+        U=geq.operators.Dense(INPUTS, target, True),
         penalty=penalty,
     )
     return randomised(problem)
 
 
 def conv(
-    kernel: str = "patch", padding: str = "zeros", *, norm: geq.NormRule | None = None, seed: int = 0
-) -> geq.HiddenProblem:
+    kernel: str = "patch",
+    padding: str = "zeros",
+    *,
+    norm: geq.constraints.Constraint | None = None,
+    seed: int = 0,
+) -> geq.EnergyProblem:
     """A problem on maps."""
     torch.manual_seed(seed)
     similarity = {**SIMILARITIES, **PATCHED}[kernel]()
     target = CHANNELS_MID if similarity.acts_on == "features" else CHANNELS_STATE
-    problem = geq.HiddenProblem(
+    problem = geq.EnergyProblem(
         similarity,
-        W=geq.Conv2d(CHANNELS_STATE, CHANNELS_MID, padding=padding, norm=norm),
-        U=geq.Conv2d(CHANNELS_IN, target, padding=padding, bias=True),
+        W=geq.operators.Convolution(CHANNELS_STATE, CHANNELS_MID, padding=padding, norm=norm),
+        U=geq.operators.Convolution(CHANNELS_IN, target, padding=padding, bias=True),
     )
     return randomised(problem)
 
 
-def randomised(problem: geq.HiddenProblem) -> geq.HiddenProblem:
+def randomised(problem: geq.EnergyProblem) -> geq.EnergyProblem:
     """In double precision and evaluation mode, with biases that are not zero."""
     with torch.no_grad():
         problem.U.bias.normal_(std=0.3)  # type: ignore[union-attr, operator]
-        if isinstance(problem.similarity, geq.PatchGaussian):
+        if isinstance(problem.similarity, geq.kernels.PatchGaussianKernel):
             problem.similarity.raw_projection.normal_(std=0.4)
     return problem.double().eval()
 
@@ -109,14 +117,19 @@ def small_maps() -> Tensor:
     return 0.3 * maps()
 
 
-CASES: dict[str, tuple[Callable[[], geq.HiddenProblem], Callable[[], Tensor]]] = {
+CASES: dict[str, tuple[Callable[[], geq.EnergyProblem], Callable[[], Tensor]]] = {
     **{
-        f"dense-{kernel}": (lambda kernel=kernel: dense(kernel, norm=geq.OperatorNorm(0.6)), small_vectors)
+        f"dense-{kernel}": (
+            lambda kernel=kernel: dense(kernel, norm=geq.constraints.SpectralBound(0.6)),
+            small_vectors,
+        )
         for kernel in SIMILARITIES
     },
     **{
         f"conv-{kernel}-{padding}": (
-            lambda kernel=kernel, padding=padding: conv(kernel, padding, norm=geq.OperatorNorm(0.6)),
+            lambda kernel=kernel, padding=padding: conv(
+                kernel, padding, norm=geq.constraints.SpectralBound(0.6)
+            ),
             small_maps,
         )
         for kernel in [*SIMILARITIES, *PATCHED]
@@ -126,18 +139,18 @@ CASES: dict[str, tuple[Callable[[], geq.HiddenProblem], Callable[[], Tensor]]] =
 """Every kernel, dense and convolutional: name -> (problem, input)."""
 
 
-SOLVERS: dict[str, geq.Solver] = {
-    "picard": geq.Picard(),
-    "damped": geq.Picard(damping=0.7),
-    "anderson": geq.Anderson(),
-    "anderson-mixed": geq.Anderson(memory=3, mixing=0.7),
-    "broyden": geq.Broyden(),
-    "proximal": geq.ProximalGradient(),
-    "fista": geq.FISTA(),
+SOLVERS: dict[str, geq.solvers.Solver] = {
+    "picard": geq.solvers.Picard(),
+    "damped": geq.solvers.Picard(damping=0.7),
+    "anderson": geq.solvers.Anderson(),
+    "anderson-mixed": geq.solvers.Anderson(memory=3, mixing=0.7),
+    "broyden": geq.solvers.Broyden(),
+    "proximal": geq.solvers.ProximalGradient(),
+    "fista": geq.solvers.FISTA(),
 }
 
 
-def layer_of(problem: geq.HiddenProblem | geq.Cell, **options: object) -> geq.Equilibrium:
+def layer_of(problem: geq.EnergyProblem | geq.Cell, **options: object) -> geq.Equilibrium:
     options = {"tol": 1e-11, "max_steps": 2000, **options}
     return geq.Equilibrium(problem, **options).eval()  # type: ignore[arg-type]
 
@@ -184,7 +197,7 @@ def matrix_of(linear: Callable[[Tensor], Tensor], shape: tuple[int, ...]) -> Ten
         return linear(basis).flatten(1).T
 
 
-def hessian_of_score(problem: geq.HiddenProblem, z: Tensor, c: object) -> Tensor:
+def hessian_of_score(problem: geq.EnergyProblem, z: Tensor, c: object) -> Tensor:
     """∇²S of one sample, by autograd twice."""
     shape = z.shape
 

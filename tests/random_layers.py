@@ -32,7 +32,7 @@ def build(
         injection, bias: factors on U and b.
         size: factor on the inputs.
     """
-    norm = geq.OperatorNorm(feedback)
+    norm = geq.constraints.SpectralBound(feedback)
     if kernel in ("gaussian", "linear"):
         problem, x = hidden_problems.dense(kernel, norm=norm, seed=seed), hidden_problems.vectors(4, seed)
     else:
@@ -44,8 +44,8 @@ def build(
         problem.W.raw_weight.mul_(20)  # so that the norm rule decides
         problem.U.raw_weight.mul_(injection)  # type: ignore[union-attr, operator]
         problem.U.bias.mul_(bias)  # type: ignore[union-attr, operator]
-    if isinstance(problem.similarity, (geq.Gaussian, geq.PatchGaussian)):
-        problem.similarity.gamma = geq.FixedGamma(gamma)
+    if isinstance(problem.similarity, (geq.kernels.GaussianKernel, geq.kernels.PatchGaussianKernel)):
+        problem.similarity.gamma = geq.bandwidth.FixedGamma(gamma)
     return Case(hidden_problems.layer_of(problem, on_failure="ignore"), size * x)
 
 

@@ -15,7 +15,7 @@ from hidden_problems import CASES, SOLVERS, layer_of, maps, vectors
 def test_every_solver_finds_the_same_equilibrium(case: str) -> None:
     build, data = CASES[case]
     problem, x = build(), data()
-    reference = layer_of(problem, solver=geq.Picard(damping=0.5), tol=1e-10).solve(x).value
+    reference = layer_of(problem, solver=geq.solvers.Picard(damping=0.5), tol=1e-10).solve(x).value
     assert isinstance(reference, Tensor)
     assert reference.abs().max() > 1e-4
     for name in SOLVERS:
@@ -55,7 +55,7 @@ def test_anderson_does_not_feel_the_scale(memory: int, dtype: torch.dtype) -> No
     with torch.no_grad():
         problem.U.bias.zero_()  # type: ignore[union-attr, operator]
     tol = 1e-5 if dtype == torch.float32 else 1e-9
-    layer = geq.Equilibrium(problem, solver=geq.Anderson(memory), tol=tol, max_steps=200).eval()
+    layer = geq.Equilibrium(problem, solver=geq.solvers.Anderson(memory), tol=tol, max_steps=200).eval()
     x = vectors().to(dtype)
     unit = layer.solve(x)
     assert unit.steps.min() > 3
@@ -106,7 +106,7 @@ def test_well_posedness_is_that_of_the_problem() -> None:
 
 def test_derived_cell_can_be_asked_for() -> None:
     problem, x = hidden_problems.dense("gaussian"), vectors().requires_grad_()
-    closed, derived = layer_of(problem), layer_of(geq.DerivedCell(problem))
+    closed, derived = layer_of(problem), layer_of(geq.cells.DerivedCell(problem))
     torch.testing.assert_close(derived(x), closed(x), rtol=1e-9, atol=1e-10)
     gradients: list[Tensor] = [torch.autograd.grad(layer(x).sum(), x)[0] for layer in (closed, derived)]
     torch.testing.assert_close(*gradients, rtol=1e-6, atol=1e-8)
@@ -114,6 +114,6 @@ def test_derived_cell_can_be_asked_for() -> None:
 
 
 def test_repr_shows_how_it_is_solved() -> None:
-    shown = repr(geq.Equilibrium(hidden_problems.dense(), solver=geq.Anderson(memory=3), tol=1e-3))
-    for piece in ("Anderson(memory=3", "Implicit(", "tol=0.001", "max_steps=50", "HiddenProblem", "Gaussian"):
+    shown = repr(geq.Equilibrium(hidden_problems.dense(), solver=geq.solvers.Anderson(memory=3), tol=1e-3))
+    for piece in ("Anderson(memory=3", "Implicit(", "tol=0.001", "max_steps=50", "EnergyProblem", "Gaussian"):
         assert piece in shown

@@ -22,8 +22,8 @@ LAYERS: dict[str, Callable[..., geq.Equilibrium]] = {
     "wide features": lambda **o: geq.GEQLinear(5, 8, mid_features=12, **o),
     "GEQ2d": lambda **o: geq.GEQ2d(3, 8, normalise_input=False, **o),
     "OptEq2d": lambda **o: geq.OptEq2d(3, 8, normalise_input=False, **o),
-    "sigmoid": lambda **o: geq.OptEqLinear(5, 8, similarity=geq.Sigmoid(), **o),
-    "FISTA": lambda **o: geq.OptEqLinear(5, 8, solver=geq.FISTA(), **o),
+    "sigmoid": lambda **o: geq.OptEqLinear(5, 8, similarity=geq.kernels.SigmoidKernel(), **o),
+    "FISTA": lambda **o: geq.OptEqLinear(5, 8, solver=geq.solvers.FISTA(), **o),
     "DeepOptEq2d": lambda **o: geq.DeepOptEq2d(3, (4, 6), **o),
     "DeepOptEqLinear": lambda **o: geq.DeepOptEqLinear(5, (4, 6), **o),
 }
@@ -32,7 +32,7 @@ each = pytest.mark.parametrize("name", LAYERS)
 
 def made(name: str, **options: object) -> tuple[geq.Equilibrium, Tensor]:
     torch.manual_seed(0)
-    gradient = geq.Implicit(tol=1e-12, max_steps=500)
+    gradient = geq.gradients.Implicit(tol=1e-12, max_steps=500)
     layer = LAYERS[name](tol=1e-12, max_steps=1000, gradient=gradient, **options).double()
     shape = (2, 3, 6, 6) if "2d" in name else (4, 5)
     return layer, torch.randn(shape, dtype=torch.float64)
@@ -189,7 +189,9 @@ def test_the_bound_recovers_from_any_weight(value: float) -> None:
 @pytest.mark.parametrize("factor", [1.2, 1.5, 100.0])
 def test_the_bound_holds_after_an_edit_that_keeps_a_singular_vector(training: bool, factor: float) -> None:
     """The remembered direction stays a singular vector of the edited weight, though not the leading one."""
-    layer = geq.GEQ2d(8, 8, mid_channels=8, gamma=1e-6, norm=geq.OperatorNorm(0.95), on_failure="ignore")
+    layer = geq.GEQ2d(
+        8, 8, mid_channels=8, gamma=1e-6, norm=geq.constraints.SpectralBound(0.95), on_failure="ignore"
+    )
     weight = layer.problem.W.raw_weight.data
     nn.init.dirac_(weight.zero_()).mul_(torch.linspace(0.9, 1, 8).view(-1, 1, 1, 1))
     x = torch.randn(4, 8, 6, 6)

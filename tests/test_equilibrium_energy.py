@@ -12,25 +12,25 @@ import hidden_problems
 from hidden_problems import CASES, maps, vectors
 
 
-def layer_of(problem: geq.HiddenProblem | geq.Cell, **options: object) -> geq.Equilibrium:
+def layer_of(problem: geq.EnergyProblem | geq.Cell, **options: object) -> geq.Equilibrium:
     options = {"tol": 1e-11, "max_steps": 2000, **options}
     return geq.Equilibrium(problem, **options).eval()  # type: ignore[arg-type]
 
 
-def convex_problems() -> dict[str, geq.HiddenProblem]:
+def convex_problems() -> dict[str, geq.EnergyProblem]:
     penalties = [
-        geq.NonNegative(),
-        geq.Box(-0.1, 0.3),
-        geq.L1(0.2),
-        geq.ElasticNet(0.1, 0.4),
-        geq.NoPenalty(),
+        geq.penalties.NonNegative(),
+        geq.penalties.Box(-0.1, 0.3),
+        geq.penalties.L1(0.2),
+        geq.penalties.ElasticNet(0.1, 0.4),
+        geq.penalties.NoPenalty(),
     ]
     return {
         f"{kernel}-{type(penalty).__name__}": hidden_problems.dense(kernel, penalty=penalty, norm=norm)
         for kernel, norm in [
-            ("linear", geq.OperatorNorm(0.95)),
-            ("gaussian", geq.OperatorNorm(1.4)),
-            ("gaussian-zero", geq.OperatorNorm(1.4)),
+            ("linear", geq.constraints.SpectralBound(0.95)),
+            ("gaussian", geq.constraints.SpectralBound(1.4)),
+            ("gaussian-zero", geq.constraints.SpectralBound(1.4)),
         ]
         for penalty in penalties
     }
@@ -118,14 +118,16 @@ class _Energy(torch.nn.Module):
         return self.layer.energy(x)
 
 
-@pytest.mark.parametrize("solver", [geq.Anderson(mixing=0.5), geq.Broyden(), geq.FISTA()])
-def test_energy_is_finite_though_the_solver_leaves_the_constraints(solver: geq.Solver) -> None:
+@pytest.mark.parametrize(
+    "solver", [geq.solvers.Anderson(mixing=0.5), geq.solvers.Broyden(), geq.solvers.FISTA()]
+)
+def test_energy_is_finite_though_the_solver_leaves_the_constraints(solver: geq.solvers.Solver) -> None:
     """Extrapolation makes entries slightly negative, where the indicator of z ≥ 0 is infinite."""
     torch.manual_seed(0)
-    W = geq.Dense(20, 20, norm=geq.NoNorm())
+    W = geq.operators.Dense(20, 20, norm=geq.constraints.Unconstrained())
     with torch.no_grad():
         W.raw_weight.mul_(0.99 / torch.linalg.matrix_norm(W.raw_weight, 2))
-    problem = geq.HiddenProblem(geq.Linear(), W=W, U=geq.Dense(3, 20, bias=True))
+    problem = geq.EnergyProblem(geq.kernels.LinearKernel(), W=W, U=geq.operators.Dense(3, 20, bias=True))
     layer = geq.Equilibrium(problem, solver=solver, tol=1e-3, max_steps=200).eval()
     x = 3 * torch.randn(300, 3)
     value = layer.solve(x).value
@@ -137,9 +139,9 @@ def test_energy_is_finite_though_the_solver_leaves_the_constraints(solver: geq.S
 def test_second_derivative_of_the_energy_is_refused_or_right() -> None:
     x = hidden_problems.small_vectors().requires_grad_()
     layer = layer_of(hidden_problems.dense("gaussian"))
-    with pytest.raises(geq.GradientError, match="silently wrong"):
+    with pytest.raises(geq.errors.GradientError, match="silently wrong"):
         torch.autograd.grad(layer.energy(x).sum(), x, create_graph=True)
-    unrolled = layer_of(hidden_problems.dense("gaussian"), gradient=geq.Unrolled(30))
+    unrolled = layer_of(hidden_problems.dense("gaussian"), gradient=geq.gradients.Unrolled(30))
     assert torch.autograd.gradgradcheck(unrolled.energy, (x,), fast_mode=True)
 
 
@@ -166,8 +168,10 @@ class Halving(geq.Cell):
 @pytest.mark.parametrize("method", ["energy", "attention"])
 def test_cell_of_ones_own_has_no_energy(method: str) -> None:
     layer = geq.Equilibrium(Halving())
-    with pytest.raises(geq.OptionError, match="Halving has no energy: it was not made from a HiddenProblem"):
+    with pytest.raises(
+        geq.errors.OptionError, match="Halving has no energy: it was not made from a EnergyProblem"
+    ):
         getattr(layer, method)(vectors())
     assert layer.well_posedness().unique is None, "nothing is known"
-    with pytest.raises(geq.OptionError, match="needs a map that comes from an energy"):
-        geq.Equilibrium(Halving(), solver=geq.FISTA())(vectors())
+    with pytest.raises(geq.errors.OptionError, match="needs a map that comes from an energy"):
+        geq.Equilibrium(Halving(), solver=geq.solvers.FISTA())(vectors())

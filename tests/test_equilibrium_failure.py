@@ -66,16 +66,16 @@ def test_empty_batch(case: str, training: bool) -> None:
 
 def strong_layer(**options: object) -> geq.Equilibrium:
     """A linear kernel far beyond ‖W‖ < 1, which diverges."""
-    problem = hidden_problems.dense("linear", norm=geq.NoNorm())
+    problem = hidden_problems.dense("linear", norm=geq.constraints.Unconstrained())
     with torch.no_grad():
         problem.W.raw_weight.mul_(5)
-    options = {"solver": geq.Picard(), "tol": 1e-6, "max_steps": 400, **options}
+    options = {"solver": geq.solvers.Picard(), "tol": 1e-6, "max_steps": 400, **options}
     return geq.Equilibrium(problem, **options)  # type: ignore[arg-type]
 
 
 def test_failure_raises_in_evaluation_and_is_told_in_training() -> None:
     x = vectors()
-    layer = strong_layer(gradient=geq.JacobianFree())
+    layer = strong_layer(gradient=geq.gradients.JacobianFree())
     with pytest.raises(
         geq.ConvergenceError, match=r"3 of 3 samples.*bound the norm of the weights"
     ) as caught:
@@ -117,7 +117,7 @@ def test_statistics_of_the_solve() -> None:
     assert layer.solve(vectors()).trace is None
 
 
-OPTIONS: list[tuple[Callable[[geq.HiddenProblem], object], str]] = [
+OPTIONS: list[tuple[Callable[[geq.EnergyProblem], object], str]] = [
     (lambda p: geq.Equilibrium(p, tol=0.0), "tol must be above 0: got 0.0; 1e-3 is usual"),
     (lambda p: geq.Equilibrium(p, tol=float("nan")), "tol must be above 0"),
     (lambda p: geq.Equilibrium(p, max_steps=0), "max_steps must be at least 1: got 0"),
@@ -127,16 +127,19 @@ OPTIONS: list[tuple[Callable[[geq.HiddenProblem], object], str]] = [
         "unknown option of Equilibrium 'maxsteps'; did you mean 'max_steps'",
     ),
     (
-        lambda p: geq.Equilibrium(p, solver=geq.Anderson(memory=0)),
+        lambda p: geq.Equilibrium(p, solver=geq.solvers.Anderson(memory=0)),
         "memory must be a whole number of at least 1: got 0",
     ),
-    (lambda p: geq.Equilibrium(p, solver=geq.Anderson(memori=3)), "did you mean 'memory'"),
-    (lambda p: geq.HiddenProblem(geq.Linear(), W=p.W, U=p.U, penalti=None), "did you mean 'penalty'"),
-    (lambda p: geq.Gaussian(gama=0.5), "did you mean 'gamma'"),
+    (lambda p: geq.Equilibrium(p, solver=geq.solvers.Anderson(memori=3)), "did you mean 'memory'"),
+    (
+        lambda p: geq.EnergyProblem(geq.kernels.LinearKernel(), W=p.W, U=p.U, penalti=None),
+        "did you mean 'penalty'",
+    ),
+    (lambda p: geq.kernels.GaussianKernel(gama=0.5), "did you mean 'gamma'"),
 ]
 
 
 @pytest.mark.parametrize(("build", "told"), OPTIONS)
-def test_bad_options(build: Callable[[geq.HiddenProblem], object], told: str) -> None:
-    with pytest.raises(geq.OptionError, match=told):
+def test_bad_options(build: Callable[[geq.EnergyProblem], object], told: str) -> None:
+    with pytest.raises(geq.errors.OptionError, match=told):
         build(hidden_problems.dense())

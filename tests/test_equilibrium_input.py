@@ -28,7 +28,7 @@ def conv_layer() -> geq.Equilibrium:
 def test_input_must_be_finite(method: str, training: bool, poison: float) -> None:
     x = hidden_problems.vectors()
     x[1, 2] = poison
-    with pytest.raises(geq.InputError, match="x must be finite: got NaN or infinity; check the data"):
+    with pytest.raises(geq.errors.InputError, match="x must be finite: got NaN or infinity; check the data"):
         getattr(dense_layer().train(training), method)(x)
 
 
@@ -41,7 +41,7 @@ def test_injection_must_be_finite(layer: geq.Equilibrium) -> None:
         for name, weight in layer.named_parameters():
             if ".U." in name or name.startswith("U."):
                 weight.fill_(-2.0)
-    with pytest.raises(geq.InputError, match=r"Ux \+ b must be finite: .* 6.0e\+04 in torch.float16"):
+    with pytest.raises(geq.errors.InputError, match=r"Ux \+ b must be finite: .* 6.0e\+04 in torch.float16"):
         layer.solve(largest)
     assert bool(layer.solve(largest / 8).converged.all())
 
@@ -55,7 +55,7 @@ def test_injection_must_be_finite(layer: geq.Equilibrium) -> None:
     ],
 )
 def test_wrong_vectors(method: str, shape: tuple[int, ...], told: str) -> None:
-    with pytest.raises(geq.InputError, match=told):
+    with pytest.raises(geq.errors.InputError, match=told):
         getattr(dense_layer(), method)(torch.randn(shape, dtype=torch.float64))
 
 
@@ -75,7 +75,7 @@ def test_wrong_maps(method: str, shape: tuple[int, ...], told: str | None) -> No
     if told is None:
         assert getattr(conv_layer(), method)(x) is not None
         return
-    with pytest.raises(geq.InputError, match=told):
+    with pytest.raises(geq.errors.InputError, match=told):
         getattr(conv_layer(), method)(x)
 
 
@@ -83,12 +83,12 @@ def test_wrong_maps(method: str, shape: tuple[int, ...], told: str | None) -> No
 def test_wrong_start(training: bool) -> None:
     layer, x = dense_layer().train(training), hidden_problems.vectors()
     with pytest.raises(
-        geq.InputError, match=r"z0 must have the shape of the state, \[\(3, 6\)\]: got \[\(3, 5\)\]"
+        geq.errors.InputError, match=r"z0 must have the shape of the state, \[\(3, 6\)\]: got \[\(3, 5\)\]"
     ):
         layer(x, z0=torch.zeros(3, 5, dtype=torch.float64))
-    with pytest.raises(geq.InputError, match="z0 must have the shape"):
+    with pytest.raises(geq.errors.InputError, match="z0 must have the shape"):
         layer.solve(x, z0=(torch.zeros(3, 6), torch.zeros(3, 6)))
-    with pytest.raises(geq.InputError, match="starting state must be finite"):
+    with pytest.raises(geq.errors.InputError, match="starting state must be finite"):
         layer(x, z0=torch.full((3, 6), math.nan, dtype=torch.float64))
 
 
@@ -97,7 +97,7 @@ def test_map_that_changes_the_shape() -> None:
         def forward(self, z: Tensor, c: Tensor) -> Tensor:
             return torch.cat([z, c], 1)
 
-    with pytest.raises(geq.InputError, match="map must return what it is given"):
+    with pytest.raises(geq.errors.InputError, match="map must return what it is given"):
         geq.Equilibrium(Growing())(torch.ones(2, 3))
 
 

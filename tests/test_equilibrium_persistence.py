@@ -12,9 +12,13 @@ from torch import Tensor
 
 import geq
 import hidden_problems
-from geq.problem.norm import norm_memory, restore_norm_memory
+from geq.constraints.spectral import constraint_memory, restore_constraint_memory
 
-NORMS = {"none": geq.NoNorm, "weight": geq.WeightNorm, "operator": lambda: geq.OperatorNorm(0.7)}
+NORMS = {
+    "none": geq.constraints.Unconstrained,
+    "weight": geq.constraints.WeightNorm,
+    "operator": lambda: geq.constraints.SpectralBound(0.7),
+}
 KINDS = ["linear", "gaussian-learned", "own", "patch-learned"]
 cases = pytest.mark.parametrize(("kind", "norm"), [(kind, norm) for kind in KINDS for norm in NORMS])
 
@@ -82,7 +86,7 @@ def test_state_dict_round_trip(kind: str, norm: str) -> None:
     for name, value in layer.state_dict().items():
         assert torch.equal(other.state_dict()[name], value), name
     torch.testing.assert_close(other.eval()(x), layer.eval()(x), rtol=1e-9, atol=1e-11)
-    restore_norm_memory(other, norm_memory(layer))
+    restore_constraint_memory(other, constraint_memory(layer))
     train(layer.train(), x, 2)
     train(other.train(), x, 2)
     for name, value in layer.state_dict().items():
@@ -117,7 +121,7 @@ def test_moving_to_another_precision_moves_everything(kind: str) -> None:
 
 def test_solvers_and_gradients_are_plain_values() -> None:
     """Frozen, comparable, usable in a configuration."""
-    assert geq.Anderson(memory=3) == geq.Anderson(memory=3) != geq.Anderson(memory=4)
-    assert geq.Implicit() == geq.Implicit()
+    assert geq.solvers.Anderson(memory=3) == geq.solvers.Anderson(memory=3) != geq.solvers.Anderson(memory=4)
+    assert geq.gradients.Implicit() == geq.gradients.Implicit()
     with pytest.raises(AttributeError):
-        geq.Phantom().steps = 3  # type: ignore[misc]
+        geq.gradients.Phantom().steps = 3  # type: ignore[misc]

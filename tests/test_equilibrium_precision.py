@@ -21,9 +21,15 @@ KINDS = ["linear", "polynomial", "sigmoid", "gaussian-learned", "gaussian-paper"
 def layer_and_input(kind: str, **options: object) -> tuple[geq.Equilibrium, Tensor]:
     options = {"tol": 1e-5, "max_steps": 200, **options}
     if kind.startswith("patch"):
-        problem, x = hidden_problems.conv(kind, norm=geq.OperatorNorm(0.6)), hidden_problems.small_maps()
+        problem, x = (
+            hidden_problems.conv(kind, norm=geq.constraints.SpectralBound(0.6)),
+            hidden_problems.small_maps(),
+        )
     else:
-        problem, x = hidden_problems.dense(kind, norm=geq.OperatorNorm(0.6)), hidden_problems.small_vectors()
+        problem, x = (
+            hidden_problems.dense(kind, norm=geq.constraints.SpectralBound(0.6)),
+            hidden_problems.small_vectors(),
+        )
     return geq.Equilibrium(problem, **options), x  # type: ignore[arg-type]
 
 
@@ -109,7 +115,7 @@ def test_other_precision_is_refused_in_words(dtype: torch.dtype) -> None:
     layer, x = layer_and_input("gaussian-learned")
     layer.float()
     with pytest.raises(
-        geq.InputError, match=rf"precision of the weights, torch.float32: got {dtype}.*autocast"
+        geq.errors.InputError, match=rf"precision of the weights, torch.float32: got {dtype}.*autocast"
     ):
         layer(x.to(dtype))
 
@@ -151,7 +157,7 @@ COMPILED = """
 import torch, geq
 import hidden_problems
 for kernel in ("gaussian-learned", "linear", "own"):
-    problem = hidden_problems.dense(kernel, norm=geq.OperatorNorm(0.6))
+    problem = hidden_problems.dense(kernel, norm=geq.constraints.SpectralBound(0.6))
     layer = geq.Equilibrium(problem, tol=1e-9, max_steps=200)
     x = hidden_problems.small_vectors().requires_grad_()
     ends = torch.nn.Linear(4, 4).double(), torch.nn.Linear(6, 2).double()

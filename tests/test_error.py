@@ -6,7 +6,7 @@ import pytest
 
 import geq
 from geq import error
-from geq.error import CheckedOptions, MissingExtraError, unknown_name
+from geq.errors import CheckedOptions, MissingExtraError, unknown_name
 
 
 def test_every_error_is_a_geq_error() -> None:
@@ -20,13 +20,13 @@ def test_every_error_is_a_geq_error() -> None:
 @pytest.mark.parametrize(
     ("kind", "builtin"),
     [
-        (geq.OptionError, ValueError),
-        (geq.OptionError, TypeError),
-        (geq.InputError, ValueError),
+        (geq.errors.OptionError, ValueError),
+        (geq.errors.OptionError, TypeError),
+        (geq.errors.InputError, ValueError),
         (geq.ConvergenceError, RuntimeError),
-        (geq.GradientError, RuntimeError),
-        (geq.DataError, ValueError),
-        (geq.CheckpointError, ValueError),
+        (geq.errors.GradientError, RuntimeError),
+        (geq.errors.DataError, ValueError),
+        (geq.errors.CheckpointError, ValueError),
         (MissingExtraError, ImportError),
         (geq.ConvergenceWarning, UserWarning),
     ],
@@ -90,18 +90,20 @@ def test_checked_options_leave_free_keywords_alone() -> None:
         pass
 
     assert Free(b=2).rest == {"b": 2}
-    with pytest.raises(geq.OptionError, match="unknown option of Bare 'a'"):
+    with pytest.raises(geq.errors.OptionError, match="unknown option of Bare 'a'"):
         Bare(a=1)  # type: ignore[call-arg]
-    with pytest.raises(geq.OptionError, match="unknown option of Linear 'degree'"):
-        geq.Linear(degree=3)
+    with pytest.raises(geq.errors.OptionError, match="unknown option of Linear 'degree'"):
+        geq.kernels.LinearKernel(degree=3)
     assert Strict(alpha=1).alpha == 1
     assert Strict(2).alpha == 2
-    with pytest.raises(geq.OptionError, match="unknown option of Strict 'aplha'; did you mean 'alpha'"):
+    with pytest.raises(
+        geq.errors.OptionError, match="unknown option of Strict 'aplha'; did you mean 'alpha'"
+    ):
         Strict(aplha=1)
 
 
 def test_help_shows_the_options_of_a_constructor() -> None:
-    assert list(inspect.signature(geq.Anderson).parameters) == ["memory", "mixing", "ridge"]
+    assert list(inspect.signature(geq.solvers.Anderson).parameters) == ["memory", "mixing", "ridge"]
     assert "channels" in str(inspect.signature(geq.GEQ2d))
 
 
@@ -109,10 +111,10 @@ def test_help_shows_the_options_of_a_constructor() -> None:
     ("base", "method"),
     [
         (geq.Cell, "forward"),
-        (geq.Penalty, "prox"),
-        (geq.Similarity, "value"),
-        (geq.GammaRule, "forward"),
-        (geq.Solver, "step"),
+        (geq.penalties.Penalty, "prox"),
+        (geq.kernels.Kernel, "value"),
+        (geq.bandwidth.GammaRule, "forward"),
+        (geq.solvers.Solver, "step"),
     ],
 )
 def test_a_class_of_ones_own_that_lacks_a_method_is_refused_when_it_is_made(base, method):

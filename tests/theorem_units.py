@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from geq.analysis.theorem import FeedForward, Unit
-from geq.problem import LeakyPenalty, NonNegative, Penalty, TanhPenalty
+from geq.penalties import LeakyPenalty, NonNegative, Penalty, TanhPenalty
 
 ACTIVATIONS: dict[str, Penalty] = {
     "relu": NonNegative(),

@@ -10,22 +10,22 @@ from importlib import import_module
 from typing import Any
 
 _HOME = {
-    "geq.error": (
+    "geq.errors": (
         "GeqError OptionError InputError ConvergenceError ConvergenceWarning "
         "GradientError DataError CheckpointError"
     ),
     "geq.problem": (
-        "HiddenProblem Similarity Linear Polynomial Sigmoid Gaussian PatchGaussian "
+        "EnergyProblem Similarity Linear Polynomial Sigmoid Gaussian PatchGaussianKernel "
         "GammaRule LearnedGamma MedianGamma FixedGamma ZeroGamma PaperGamma "
-        "Dense Conv2d NormRule NoNorm WeightNorm OperatorNorm FullNorm LearnedNorm ChannelGain FrobeniusNorm "
+        "Dense Conv2d Constraint Unconstrained WeightNorm SpectralBound SpectralEquality LearnedSpectralBound ChannelGainBound FrobeniusBound "
         "Penalty NonNegative Box L1 ElasticNet NoPenalty WellPosedness "
         "FeatureRegulariser FeatureDecay FeatureSparsity Incay Decorrelation HSIC"
     ),
-    "geq.cell": "Cell ClosedFormCell DerivedCell",
-    "geq.solver": "fixed_point Solution Status Solver Picard Anderson Broyden ProximalGradient FISTA",
-    "geq.gradient": "Gradient Implicit Phantom JacobianFree Unrolled SAM",
+    "geq.cells": "Cell ClosedFormCell DerivedCell",
+    "geq.solvers": "fixed_point Solution Status Solver Picard Anderson Broyden ProximalGradient FISTA",
+    "geq.gradients": "Gradient Implicit Phantom JacobianFree Unrolled SAM",
     "geq.equilibrium": "Equilibrium",
-    "geq.layer": "GEQ2d OptEq2d GEQLinear OptEqLinear DeepOptEq2d DeepOptEqLinear",
+    "geq.layers": "GEQ2d OptEq2d GEQLinear OptEqLinear DeepOptEq2d DeepOptEqLinear",
     "geq.model.registry": "create_model list_models",
     "geq.model.network": "Network",
 }
@@ -41,7 +41,7 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(_MODULE_OF[name]), name)
         globals()[name] = value
         return value
-    from geq.error import unknown_name
+    from geq.errors import unknown_name
 
     raise AttributeError(str(unknown_name("name in module geq:", name, __all__)))
 

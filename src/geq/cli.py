@@ -10,7 +10,7 @@ import os
 import sys
 from importlib import import_module
 
-from geq.error import GeqError, unknown_name
+from geq.errors import GeqError, unknown_name
 from geq.interruption import interruptible
 from geq.output import prepare_streams, silence_output
 

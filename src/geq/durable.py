@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from geq.error import CheckpointError, GeqError
+from geq.errors import CheckpointError, GeqError
 
 ADVICE = {
     errno.ENOSPC: "the disk is full: free some space",

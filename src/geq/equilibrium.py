@@ -10,16 +10,25 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from geq.cell import Cell, ClosedFormCell, FeatureMap, JointMap, ProximalCell, ProximalMap, StationaryMap
-from geq.error import CheckedOptions, InputError, OptionError, unknown_name
-from geq.gradient import Gradient, Implicit, Unrolled
-from geq.gradient.base import Once
-from geq.problem import HiddenProblem, WellPosedness
-from geq.problem.gamma import statistics_paused, statistics_wanted
-from geq.problem.operator import Size, size_of
-from geq.solver import FISTA, Anderson, Picard, ProximalGradient, Solution, Solver, fixed_point
-from geq.solver.fixed_point import ON_FAILURE
-from geq.solver.state import Packing, State, parts_of
+from geq.bandwidth import statistics_paused, statistics_wanted
+from geq.cells import (
+    Cell,
+    ClosedFormCell,
+    EnergyProblem,
+    FeatureMap,
+    JointMap,
+    ProximalCell,
+    ProximalMap,
+    StationaryMap,
+)
+from geq.certificate import WellPosedness
+from geq.errors import CheckedOptions, InputError, OptionError, unknown_name
+from geq.gradients import Gradient, Implicit, Unrolled
+from geq.gradients.base import Once
+from geq.operators.operator import Size, size_of
+from geq.solvers import FISTA, Anderson, Picard, ProximalGradient, Solution, Solver, fixed_point
+from geq.solvers.fixed_point import ON_FAILURE
+from geq.solvers.state import Packing, State, parts_of
 
 HALF = (torch.float16, torch.bfloat16)
 
@@ -37,8 +46,9 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
             raises in evaluation; in training, where one bad batch must not end a run, it goes on with the
             best iterate, and ``last_solution`` tells.
 
-    >>> from geq.problem import Dense, Gaussian
-    >>> problem = HiddenProblem(Gaussian(gamma=0.5), W=Dense(8, 4), U=Dense(3, 4, bias=True))
+    >>> from geq.kernels import GaussianKernel
+    >>> from geq.operators import Dense
+    >>> problem = EnergyProblem(Gaussian(gamma=0.5), W=Dense(8, 4), U=Dense(3, 4, bias=True))
     >>> layer = Equilibrium(problem, tol=1e-6)
     >>> z = layer(torch.ones(2, 3))
     >>> z.shape, bool(layer.last_solution.converged.all())
@@ -47,7 +57,7 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
 
     def __init__(
         self,
-        problem: HiddenProblem | Cell,
+        problem: EnergyProblem | Cell,
         solver: Solver[Any] | None = None,
         gradient: Gradient | None = None,
         tol: float = 1e-4,
@@ -61,7 +71,7 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
             raise OptionError(f"tol must be above 0: got {tol}; 1e-3 is usual for training")
         if max_steps < 1:
             raise OptionError(f"max_steps must be at least 1: got {max_steps}")
-        self.cell: Cell = ClosedFormCell(problem) if isinstance(problem, HiddenProblem) else problem
+        self.cell: Cell = ClosedFormCell(problem) if isinstance(problem, EnergyProblem) else problem
         self.solver: Solver[Any] = Anderson() if solver is None else solver
         self.gradient: Gradient = Implicit() if gradient is None else gradient
         self.tol, self.max_steps, self.on_failure = tol, max_steps, on_failure
@@ -71,11 +81,11 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
         """Statistics of the last backward, where the gradient solves a system."""
 
     @property
-    def problem(self) -> HiddenProblem:
+    def problem(self) -> EnergyProblem:
         """The hidden problem; a cell of one's own has none."""
         if not isinstance(self.cell, ProximalCell):
             raise OptionError(
-                f"{type(self.cell).__name__} has no energy: it was not made from a HiddenProblem"
+                f"{type(self.cell).__name__} has no energy: it was not made from a EnergyProblem"
             )
         return self.cell.problem
 
@@ -115,7 +125,7 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
 
         Its gradient in x and in the parameters is exact, although z* is held fixed: at a stationary point the
         part that goes through z* vanishes (envelope theorem). That of the second derivative does not, so it
-        is refused, except for :class:`~geq.Unrolled`, where z* is the last iterate with its graph.
+        is refused, except for :class:`~geq.gradients.Unrolled`, where z* is the last iterate with its graph.
         """
         problem = self.problem
         with full_precision(x) as x:

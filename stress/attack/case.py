@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from geq.error import GeqError
+from geq.errors import GeqError
 
 SECONDS, MEGABYTES = 20.0, 700
 """CPU time that a case may take, and memory that the process may grow by."""
@@ -49,7 +49,7 @@ class Case:
 
     Args:
         name: of the case.
-        attack: makes the files and has them read; a :class:`~geq.error.GeqError` is the right end.
+        attack: makes the files and has them read; a :class:`~geq.errors.GeqError` is the right end.
         harmless: it may also end well, since nothing of it is dangerous.
     """
 

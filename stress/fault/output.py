@@ -117,7 +117,7 @@ def unreadable(case: Case) -> list[str]:
         except Exception as problem:  # whatever half a file makes of it
             return [f"not a file of torch.export: {problem}"]
         return []
-    from geq.error import GeqError
+    from geq.errors import GeqError
     from geq.model.network import Network
     from geq.weights.card import read_card
 

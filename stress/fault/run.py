@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from geq.error import GeqError
+from geq.errors import GeqError
 from geq.training.checkpoint import Checkpoint
 from geq.training.run import CONFIG, RunFolder
 from stress.fault.child import Child, geq

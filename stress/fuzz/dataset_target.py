@@ -22,7 +22,7 @@ from geq.data.cifar import read_cifar
 from geq.data.corruption.cifar_c import read_cifar_c
 from geq.data.folder import read_image_folder
 from geq.data.idx import read_mnist
-from geq.error import GeqError
+from geq.errors import GeqError
 from stress.fuzz.mutation import in_gzip, in_pickle
 from stress.fuzz.target import add, put, scratch
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
-from geq.error import GeqError
+from geq.errors import GeqError
 from stress.fuzz.target import Target
 
 SECONDS = 2.0

@@ -32,7 +32,7 @@ class Target:
     Args:
         name: of the target.
         summary: what is read.
-        one: reads one file; it may raise a :class:`~geq.error.GeqError` and nothing else.
+        one: reads one file; it may raise a :class:`~geq.errors.GeqError` and nothing else.
         seeds: makes the valid files.
         structured: mutations that keep checksums and lengths right, so that what follows them is reached.
         largest: bytes of a mutated file.

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from geq.equilibrium import Equilibrium
-from geq.error import ConvergenceError, ConvergenceWarning, GeqError
-from geq.gradient import Gradient, Implicit, JacobianFree, Phantom, Unrolled
-from geq.solver import Anderson, Broyden, Picard
+from geq.errors import ConvergenceError, ConvergenceWarning, GeqError
+from geq.gradients import Gradient, Implicit, JacobianFree, Phantom, Unrolled
+from geq.solvers import Anderson, Broyden, Picard
 from stress.number.edited import feedbacks
 from stress.number.layer import LAYERS, build, sample
 from stress.number.verdict import Tally, Verdict
@@ -59,7 +59,7 @@ def sizes(decades: tuple[int, ...], chosen: list[str], generator: torch.Generato
 
 def strong(rounds: int, chosen: list[str], generator: torch.Generator) -> Row:
     """Weights edited by hand so that the adjoint system is hard, indefinite or not contractive."""
-    from geq.problem import NoNorm
+    from geq.constraints import Unconstrained
 
     tally = Tally("gradients of layers without a norm bound, feedback 0.5 to 4")
     for _ in range(rounds):
@@ -68,7 +68,7 @@ def strong(rounds: int, chosen: list[str], generator: torch.Generator) -> Row:
                 for strength in (0.5, 0.999, 1.2, 4.0):
                     layer = prepared(name, GRADIENTS[gradient_name], torch.float64)
                     for operator in feedbacks(layer):
-                        operator.adopt_norm(NoNorm())
+                        operator.adopt_norm(Unconstrained())
                         weight = operator.raw_weight.data
                         weight.mul_(strength / torch.linalg.matrix_norm(weight.flatten(1), 2))
                     x = sample(name, 1, generator)

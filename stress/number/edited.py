@@ -8,20 +8,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from geq.bandwidth import GammaRule, LearnedGamma, MedianGamma, PaperGamma, RunningScale
+from geq.constraints import Constraint, LearnedSpectralBound, SpectralBound, SpectralEquality
 from geq.equilibrium import Equilibrium
-from geq.problem import (
-    FullNorm,
-    GammaRule,
-    LearnedGamma,
-    LearnedNorm,
-    MedianGamma,
-    NormRule,
-    Operator,
-    OperatorNorm,
-    PaperGamma,
-)
-from geq.problem.gamma import RunningScale
-from geq.problem.similarity import RadialSimilarity
+from geq.kernels.base import RadialSimilarity
+from geq.operators import Operator
 from stress.number.layer import DTYPES, LAYERS, build, sample
 from stress.number.verdict import Tally, contexts_of, judge, solve
 from stress.part import Row
@@ -65,7 +56,7 @@ def run(short: bool, seed: int) -> Iterator[Row]:
 
 def feedbacks(layer: Equilibrium) -> list[Operator]:
     """The operators whose norm is bounded."""
-    return [m for m in layer.modules() if isinstance(m, Operator) and isinstance(m.norm, OperatorNorm)]
+    return [m for m in layer.modules() if isinstance(m, Operator) and isinstance(m.norm, SpectralBound)]
 
 
 def edited(rounds: int, generator: torch.Generator) -> Row:
@@ -117,7 +108,7 @@ def exact_norm(operator: Operator, x: Tensor) -> float:
 def bounded(rounds: int, generator: torch.Generator) -> Row:
     """The bound itself: whatever was written into the weights, the effective norm keeps it, or is NaN."""
     tally = Tally("norm bound after edits, against all singular values")
-    rules: list[type[NormRule]] = [OperatorNorm, FullNorm, LearnedNorm]
+    rules: list[type[Constraint]] = [SpectralBound, SpectralEquality, LearnedSpectralBound]
     for _ in range(rounds):
         for name in ("GEQ2d", "OptEqLinear", "DeepOptEq2d"):
             x = sample(name, 2, generator).float()
@@ -144,7 +135,7 @@ def with_rule(name: str, rule: GammaRule | float, dtype: torch.dtype) -> Equilib
     layer = build(name)
     similarity = layer.problem.similarity
     assert isinstance(similarity, RadialSimilarity)
-    from geq.problem.gamma import as_gamma_rule
+    from geq.bandwidth import as_gamma_rule
 
     similarity.gamma = as_gamma_rule(rule)
     return layer.to(dtype).eval()

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from geq.problem import PatchGaussian, patch_kernel
+from geq.kernels import PatchGaussianKernel, compiled_patch
 from stress.number.verdict import Tally
 from stress.part import Row
 
 
 def run(short: bool, seed: int) -> Iterator[Row]:
     generator = torch.Generator().manual_seed(seed)
-    if patch_kernel.load() is None:
+    if compiled_patch.load() is None:
         return  # without a compiler the formula serves, and there is nothing to compare
     yield twins(1 if short else 5, generator)
 
@@ -40,7 +40,7 @@ def compare(
     layout: torch.memory_format,
     generator: torch.Generator,
 ) -> None:
-    similarity = PatchGaussian(2, 4, 6, gamma=gamma).to(dtype)
+    similarity = PatchGaussianKernel(2, 4, 6, gamma=gamma).to(dtype)
 
     def drawn() -> Tensor:
         numbers = torch.randn(2, 8, 4, 4, generator=generator, dtype=torch.float64)
@@ -51,7 +51,7 @@ def compare(
     recorded, bound = similarity.bind(v), similarity.bind(v)
     formula = [recorded.grad(u), recorded.product(u, q), *flat(recorded.pull_back(u, q))]
     with torch.no_grad():
-        assert patch_kernel.usable(v, u, 16)
+        assert compiled_patch.usable(v, u, 16)
         library = [bound.grad(u), bound.product(u, q), *flat(bound.pull_back(u, q))]
     exponent = gamma * 30 * (size * size)
     names = "value", "product", "value", "in v", "in G", "in γ"

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from geq.equilibrium import Equilibrium
-from geq.layer import DeepOptEq2d, DeepOptEqLinear, GEQ2d, GEQLinear, OptEq2d, OptEqLinear
-from geq.problem import PatchGaussian, Polynomial, Sigmoid
-from geq.solver import FISTA, Anderson, Broyden, Picard, ProximalGradient, Solver
+from geq.kernels import PatchGaussianKernel, PolynomialKernel, SigmoidKernel
+from geq.layers import DeepOptEq2d, DeepOptEqLinear, GEQ2d, GEQLinear, OptEq2d, OptEqLinear
+from geq.solvers import FISTA, Anderson, Broyden, Picard, ProximalGradient, Solver
 
 Build = Callable[[Solver[Any], float], Equilibrium]
 
@@ -26,10 +26,10 @@ LAYERS: dict[str, Build] = {
     "OptEq2d": lambda s, t: OptEq2d(CHANNELS, 8, normalise_input=False, solver=s, tol=t, max_steps=200),
     "OptEqLinear": lambda s, t: OptEqLinear(CHANNELS, 8, solver=s, tol=t, max_steps=200),
     "OptEqLinear, polynomial": lambda s, t: OptEqLinear(
-        CHANNELS, 8, similarity=Polynomial(2), solver=s, tol=t, max_steps=200
+        CHANNELS, 8, similarity=PolynomialKernel(2), solver=s, tol=t, max_steps=200
     ),
     "OptEqLinear, sigmoid": lambda s, t: OptEqLinear(
-        CHANNELS, 8, similarity=Sigmoid(), solver=s, tol=t, max_steps=200
+        CHANNELS, 8, similarity=SigmoidKernel(), solver=s, tol=t, max_steps=200
     ),
     "DeepOptEq2d": lambda s, t: DeepOptEq2d(CHANNELS, (4, 6), solver=s, tol=t, max_steps=200),
     "DeepOptEqLinear": lambda s, t: DeepOptEqLinear(CHANNELS, (4, 6), solver=s, tol=t, max_steps=200),
@@ -66,7 +66,7 @@ def build(name: str, solver: Solver[Any] | None = None, tol: float = 1e-4, seed:
         if isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
             assert module.running_var is not None
             module.running_var.fill_(0.3)
-        if isinstance(module, PatchGaussian):
+        if isinstance(module, PatchGaussianKernel):
             # Away from its start, an isometry: there its norm has no derivative.
             module.raw_projection.data.mul_(0.9)
         bias = getattr(module, "bias", None)

@@ -13,24 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from geq.cell import DeepCell, DeepContext, ProximalCell
+from geq.cells import Context, DeepCell, DeepContext, ProximalCell
 from geq.equilibrium import Equilibrium
-from geq.problem import (
-    Box,
-    Context,
-    Conv2d,
-    ElasticNet,
-    Gaussian,
-    LeakyPenalty,
-    Linear,
-    LinearMap,
-    PatchGaussian,
-    Penalty,
-    Polynomial,
-    Separable2d,
-    Sigmoid,
-    TanhPenalty,
-)
+from geq.kernels import GaussianKernel, LinearKernel, PatchGaussianKernel, PolynomialKernel, SigmoidKernel
+from geq.operators import Convolution, LinearMap, SeparableConvolution
+from geq.penalties import Box, ElasticNet, LeakyPenalty, Penalty, TanhPenalty
 
 
 @dataclass(frozen=True)
@@ -56,7 +43,7 @@ class LiteralMap:
         assert isinstance(self.context, Context)
         penalty, W, similarity = self.cell.problem.penalty, self.context.W, self.context.similarity
         kernel, v = self.cell.problem.similarity, similarity.v.double()
-        if isinstance(kernel, (Gaussian, PatchGaussian)):
+        if isinstance(kernel, (GaussianKernel, PatchGaussianKernel)):
             pull, size = radial(kernel, similarity, v - times(W, z))
             s = transposed(W, pull, z)
         else:
@@ -78,9 +65,9 @@ def norm(values: Tensor) -> Tensor:
 def times(W: LinearMap, z: Tensor) -> Tensor:
     """Wz."""
     weight = W.weight.double()
-    if not isinstance(W.operator, Conv2d):
+    if not isinstance(W.operator, Convolution):
         return z @ weight.t()
-    if isinstance(W.operator, Separable2d):
+    if isinstance(W.operator, SeparableConvolution):
         pointwise, depthwise = W.operator.parts(weight)
         weight = pointwise * depthwise.transpose(0, 1)
     margin = W.operator.margin
@@ -96,10 +83,10 @@ def transposed(W: LinearMap, y: Tensor, z: Tensor) -> Tensor:
     return found
 
 
-def radial(kernel: Gaussian | PatchGaussian, bound: Any, d: Tensor) -> tuple[Tensor, Tensor]:
+def radial(kernel: GaussianKernel | PatchGaussianKernel, bound: Any, d: Tensor) -> tuple[Tensor, Tensor]:
     """βdW_hW_hᵀ on every patch; for the plain Gaussian a sample is one patch and W_h the identity."""
     gamma = bound.gamma.double()
-    if isinstance(kernel, Gaussian):
+    if isinstance(kernel, GaussianKernel):
         q = d.flatten(1).square().sum(1, keepdim=True)
         weight = torch.exp(-gamma * q).view(-1, *[1] * (d.dim() - 1))
         return weight * d, norm(weight * d) * (1 + (gamma * q).amax(1))
@@ -131,15 +118,15 @@ def radial(kernel: Gaussian | PatchGaussian, bound: Any, d: Tensor) -> tuple[Ten
 
 def inner_product(kernel: Any, z: Tensor, v: Tensor) -> Tensor:
     """slope(⟨v, z⟩)·v of GEQ table 4, as geq states it."""
-    if isinstance(kernel, Linear):
+    if isinstance(kernel, LinearKernel):
         return v
     size = z[0].numel() if kernel.averaged else 1
     product = (z * v).flatten(1).sum(1) / size
-    if isinstance(kernel, Polynomial):
+    if isinstance(kernel, PolynomialKernel):
         slope = (kernel.offset + product / kernel.width) ** (kernel.degree - 1)
         slope = slope if kernel.averaged else kernel.degree * slope
     else:
-        assert isinstance(kernel, Sigmoid)
+        assert isinstance(kernel, SigmoidKernel)
         slope = 1 / torch.cosh(product.clamp(-300, 300)).square()
     return slope.view(-1, *[1] * (z.dim() - 1)) * v
 

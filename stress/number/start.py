@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from geq.solver import FISTA, Anderson, Picard, ProximalGradient, Solver
+from geq.solvers import FISTA, Anderson, Picard, ProximalGradient, Solver
 from stress.number.layer import DTYPES, LAYERS, build, fits, sample
 from stress.number.verdict import Tally, solve
 from stress.part import Row

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from geq.equilibrium import Equilibrium
-from geq.error import ConvergenceWarning, GeqError
-from geq.solver import FISTA, ProximalGradient, Solution
+from geq.errors import ConvergenceWarning, GeqError
+from geq.solvers import FISTA, ProximalGradient, Solution
 from stress.number.literal import LiteralMap, norm
 from stress.part import Row
 

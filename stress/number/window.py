@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from geq.solver import Anderson, Broyden, Picard, fixed_point
+from geq.solvers import Anderson, Broyden, Picard, fixed_point
 from stress.number.layer import DTYPES, HALF, SOLVERS, from_an_energy
 from stress.number.literal import norm
 from stress.number.verdict import Tally, Verdict, allowed

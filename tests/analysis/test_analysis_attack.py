@@ -17,8 +17,8 @@ from geq.analysis.subject import Settings, Subject
 from geq.cli import main
 from geq.data.dataset import Statistics
 from geq.data.registry import load_dataset
-from geq.error import OptionError
-from geq.gradient import Implicit, Phantom, Unrolled
+from geq.errors import OptionError
+from geq.gradients import Implicit, Phantom, Unrolled
 from geq.model.network import Network
 from geq.model.registry import create_model
 from saved_runs import saved_run

@@ -18,7 +18,7 @@ from geq.analysis.ood_set import strange_sets
 from geq.analysis.subject import Settings, Subject
 from geq.cli import main
 from geq.data.registry import load_dataset
-from geq.error import InputError
+from geq.errors import InputError
 from geq.model.registry import create_model
 from geq.training.evaluation import evaluate
 from geq.training.ingredient import evaluation_loader

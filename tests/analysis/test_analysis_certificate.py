@@ -24,9 +24,9 @@ from geq.analysis.certificate import (
 from geq.analysis.norm import input_map, layer_norms
 from geq.analysis.precise import in_double
 from geq.analysis.subject import equilibria, inputs, solved_tightly
+from geq.kernels.base import PEAK_CURVATURE
 from geq.model.registry import create_model
-from geq.problem.operator import Size
-from geq.problem.similarity import PEAK_CURVATURE
+from geq.operators.operator import Size
 from hidden_problems import hessian_of_score, matrix_of
 from random_layers import Recipe
 
@@ -41,7 +41,9 @@ def test_the_true_distance_never_exceeds_the_certified_one(recipe: Recipe, off: 
     size = layer.map_size(x)
     certificate = certify(layer.problem, layer_norms(layer.problem, size), size)
     assert certificate.unique
-    exact = geq.Equilibrium(layer.cell, geq.Anderson(), tol=1e-12, max_steps=5000, on_failure="ignore")
+    exact = geq.Equilibrium(
+        layer.cell, geq.solvers.Anderson(), tol=1e-12, max_steps=5000, on_failure="ignore"
+    )
     solution = exact.eval().solve(x)
     true = solution.value
     torch.manual_seed(seed)
@@ -68,8 +70,10 @@ def test_the_eigenvalues_of_the_hessian_lie_where_the_certificate_says(recipe: R
 
 def test_the_range_of_eigenvalues_is_reached() -> None:
     """−1 at d = 0 and 2e^{−3/2} at γ‖d‖² = 3/2: no smaller range is true."""
-    problem = geq.HiddenProblem(
-        geq.Gaussian(gamma=0.5), W=geq.Dense(1, 1, norm=geq.NoNorm()), U=geq.Dense(1, 1)
+    problem = geq.EnergyProblem(
+        geq.kernels.GaussianKernel(gamma=0.5),
+        W=geq.operators.Dense(1, 1, norm=geq.constraints.Unconstrained()),
+        U=geq.operators.Dense(1, 1),
     ).double()
     with torch.no_grad():
         problem.W.raw_weight.fill_(1.0)
@@ -102,13 +106,15 @@ def test_plain_iteration_is_as_fast_as_proved(recipe: Recipe) -> None:
 
 def test_two_factors_and_the_smaller_counts() -> None:
     cell = random_layers.build("gaussian", 0, 0.9, 0.1, 1.0, 1.0, 1.0).layer.cell
-    mild, strong, beyond = (geq.WellPosedness(n, -(n**2), PEAK_CURVATURE * n**2) for n in (0.5, 0.95, 1.6))
+    mild, strong, beyond = (
+        geq.certificate.WellPosedness(n, -(n**2), PEAK_CURVATURE * n**2) for n in (0.5, 0.95, 1.6)
+    )
     assert distance_factor(cell, mild) == pytest.approx(1 / (1 - 0.25))
     convex = (2 + 0.95**2) / (1 - PEAK_CURVATURE * 0.95**2)
     assert distance_factor(cell, strong) == pytest.approx(convex)
     assert convex < 1 / (1 - 0.95**2)
     assert distance_factor(cell, beyond) is None
-    assert distance_factor(cell, geq.WellPosedness()) is None
+    assert distance_factor(cell, geq.certificate.WellPosedness()) is None
 
 
 @pytest.mark.parametrize("name", ["geq_tiny", "geq_tiny_nonpatch", "geq_tiny_control", "mopteq_tiny"])
@@ -157,7 +163,7 @@ def test_of_a_multiscale_network_nothing_is_proved() -> None:
 
 def test_a_network_without_equilibrium_is_refused() -> None:
     model = create_model("resnet_tiny")
-    with pytest.raises(geq.InputError, match=r"analyse: resnet_tiny .* choose a run of geq"):
+    with pytest.raises(geq.errors.InputError, match=r"analyse: resnet_tiny .* choose a run of geq"):
         equilibria(model, "runs/a")
 
 
@@ -195,12 +201,12 @@ def test_the_measured_rate_of_a_known_iteration() -> None:
     assert measured_rate(solution) == pytest.approx(0.5, abs=0.01)
 
 
-def effective_weights(model: geq.Network, sizes: dict[str, Size | None]) -> list[Tensor]:
+def effective_weights(model: geq.model.Network, sizes: dict[str, Size | None]) -> list[Tensor]:
     return [
         operator.effective_weight(sizes[name]).clone()
         for name, layer in model.equilibria().items()
         for operator in layer.modules()
-        if isinstance(operator, geq.Conv2d)
+        if isinstance(operator, geq.operators.Convolution)
     ]
 
 

@@ -131,6 +131,6 @@ def test_results_survive_a_file() -> None:
     again = Result.from_mapping(json.loads(json.dumps(result.as_mapping(), allow_nan=False)), "here")
     assert again.values == {"a": None, "b": [1.0]}
     assert again.tables == result.tables
-    with pytest.raises(geq.CheckpointError, match="here is not a result"):
+    with pytest.raises(geq.errors.CheckpointError, match="here is not a result"):
         Result.from_mapping({"values": {}}, "here")
     assert Settings().images >= 2

@@ -21,7 +21,7 @@ from geq.analysis.subject import Settings, Subject
 from geq.data.corruption import corrupt, corruption_names
 from geq.data.corruption.cifar_c import write_cifar_c
 from geq.data.registry import load_dataset
-from geq.error import CheckpointError, DataError, InputError, OptionError
+from geq.errors import CheckpointError, DataError, InputError, OptionError
 from geq.training.run import RunFolder
 from saved_runs import saved_run, write_cifar10
 from scenes import write_camvid

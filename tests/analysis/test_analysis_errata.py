@@ -15,8 +15,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_the_objective_that_kerdeq_prints_does_not_have_the_layer_as_minimiser() -> None:
     """1ᵀσ̃(z), σ̃ = ½relu², does not forbid negative states: one is lower than the layer's output."""
-    problem = geq.HiddenProblem(
-        geq.Gaussian(gamma=0.5), W=geq.Dense(1, 1, norm=geq.NoNorm()), U=geq.Dense(1, 1)
+    problem = geq.EnergyProblem(
+        geq.kernels.GaussianKernel(gamma=0.5),
+        W=geq.operators.Dense(1, 1, norm=geq.constraints.Unconstrained()),
+        U=geq.operators.Dense(1, 1),
     ).double()
     with torch.no_grad():
         problem.W.raw_weight.fill_(0.9)

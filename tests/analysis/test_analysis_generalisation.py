@@ -166,10 +166,10 @@ def test_remark_1_holds(beta: float, mu: float, m: float) -> None:
 @pytest.mark.parametrize("padding", ["zeros", "circular"])
 @pytest.mark.parametrize("kernel", [1, 3, 5])
 def test_the_frobenius_norm_of_an_unrolled_convolution(padding: str, kernel: int) -> None:
-    operator = geq.Conv2d(3, 2, kernel, padding).double().eval()
+    operator = geq.operators.Convolution(3, 2, kernel, padding).double().eval()
     matrix = matrix_of(operator, (3, 4, 5))
     assert frobenius(operator.effective_weight((4, 5)), operator, (4, 5)) == pytest.approx(
         float(matrix.square().sum())
     )
-    dense = geq.Dense(3, 2).double()
+    dense = geq.operators.Dense(3, 2).double()
     assert frobenius(dense.weight, dense, None) == pytest.approx(float(dense.weight.detach().square().sum()))

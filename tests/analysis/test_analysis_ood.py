@@ -11,7 +11,7 @@ from geq.analysis.observation import Observation
 from geq.analysis.ood import Scores, Usual, auroc, doubt, gain
 from geq.analysis.ood_set import Reshaped, limited, noise, shape_of, shuffled, stand_in
 from geq.data.dataset import ImageDataset, Statistics
-from geq.error import InputError
+from geq.errors import InputError
 
 
 @pytest.mark.parametrize("ties", [False, True])

@@ -17,7 +17,7 @@ from geq.analysis.reliability import (
     negative_log_likelihood,
     summary,
 )
-from geq.error import InputError, OptionError
+from geq.errors import InputError, OptionError
 
 
 def logits_of(rows: list[list[float]]) -> Tensor:

@@ -26,18 +26,20 @@ from geq.analysis.similarity import (
     remark_3,
     weighted_square,
 )
-from geq.problem import Context
-from geq.problem.operator import size_of
+from geq.cells import Context
+from geq.operators.operator import size_of
 from hidden_problems import conv, maps
 
 INPUTS, FEATURES, STATE = 4, 6, 6
 
 
-def problem_of(kernel: str, W: Tensor, gamma: float = 0.1) -> geq.HiddenProblem:
-    similarity = geq.Linear() if kernel == "linear" else geq.Gaussian(gamma)
+def problem_of(kernel: str, W: Tensor, gamma: float = 0.1) -> geq.EnergyProblem:
+    similarity = geq.kernels.LinearKernel() if kernel == "linear" else geq.kernels.GaussianKernel(gamma)
     target = W.shape[1] if kernel == "linear" else W.shape[0]
-    problem = geq.HiddenProblem(
-        similarity, W=geq.Dense(W.shape[1], W.shape[0], norm=geq.NoNorm()), U=geq.Dense(INPUTS, target)
+    problem = geq.EnergyProblem(
+        similarity,
+        W=geq.operators.Dense(W.shape[1], W.shape[0], norm=geq.constraints.Unconstrained()),
+        U=geq.operators.Dense(INPUTS, target),
     )
     problem.double().eval()
     with torch.no_grad():
@@ -152,8 +154,10 @@ def test_the_printed_d_needs_the_square_of_b() -> None:
     problem = problem_of("gaussian", W, gamma)
     v = torch.tensor([[length], [-length]], dtype=torch.float64)
     c = Context(problem.W.bind(v), problem.similarity.bind(v))
-    cell = geq.ClosedFormCell(problem)
-    z = geq.fixed_point(cell.at(c), cell.initial_state(c), geq.Anderson(), tol=1e-12, max_steps=500).value
+    cell = geq.cells.ClosedFormCell(problem)
+    z = geq.fixed_point(
+        cell.at(c), cell.initial_state(c), geq.solvers.Anderson(), tol=1e-12, max_steps=500
+    ).value
     beta = c.similarity.attention(c.W(z)).flatten().detach()
     distance = float((v[0] - v[1]).norm())
     bound = float(z.norm(dim=1).max())

@@ -8,7 +8,7 @@ import torch
 from geq.analysis.landscape import extent, landscape, log_floor, plane_of
 from geq.analysis.trace import trace
 from geq.equilibrium import Equilibrium
-from geq.layer import GEQ2d, OptEq2d
+from geq.layers import GEQ2d, OptEq2d
 
 
 def test_a_way_in_a_plane_is_found() -> None:

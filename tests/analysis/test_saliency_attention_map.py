@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from geq.analysis.attention_map import attention_maps, energy_map
+from geq.bandwidth import ZeroGamma
 from geq.equilibrium import Equilibrium
-from geq.layer import DeepOptEq2d, GEQ2d, OptEq2d
-from geq.problem import Polynomial, ZeroGamma
+from geq.kernels import PolynomialKernel
+from geq.layers import DeepOptEq2d, GEQ2d, OptEq2d
 
 
 def inputs() -> Tensor:
@@ -62,7 +63,7 @@ def test_what_is_missing_is_said() -> None:
     linear = attention_maps(tight(OptEq2d(3, 16)), x)
     assert linear.mean is None
     assert linear.missing == "the kernel Linear has no β of patches"
-    coupled = attention_maps(tight(OptEq2d(3, 16, similarity=Polynomial(2))), 0.1 * x)
+    coupled = attention_maps(tight(OptEq2d(3, 16, similarity=PolynomialKernel(2))), 0.1 * x)
     assert coupled.energy is None
     assert "no sum over places" in coupled.missing
     deep = attention_maps(tight(DeepOptEq2d(3, (8, 8))), x)

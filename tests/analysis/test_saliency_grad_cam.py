@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from geq.analysis.place import Place, branch_place, branch_places, last_place, named_place
 from geq.analysis.saliency import grad_cam, stretched
-from geq.error import InputError, MissingExtraError, OptionError
-from geq.gradient import Implicit, Phantom
+from geq.errors import InputError, MissingExtraError, OptionError
+from geq.gradients import Implicit, Phantom
 from geq.model.branch import BranchNetwork
 from geq.model.network import Network
 from geq.model.registry import create_model

@@ -12,7 +12,7 @@ import pytest
 
 from geq.app.server import checked_port
 from geq.cli import main
-from geq.error import GeqError, OptionError
+from geq.errors import GeqError, OptionError
 
 
 def test_busy_port_is_named_with_what_to_do(capsys: pytest.CaptureFixture[str], runs: Path) -> None:

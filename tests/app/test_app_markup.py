@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geq.app.markup import Markup, element, escape, join
-from geq.error import InputError
+from geq.errors import InputError
 
 
 class Reader(HTMLParser):

@@ -21,7 +21,7 @@ from geq.app.session import Look, Session
 from geq.app.settling import distance_map, mosaic, part_of, steps_of
 from geq.app.step_chart import Line, step_chart
 from geq.data.corruption import corrupt, corruption_names
-from geq.error import DataError, GeqError, InputError, OptionError
+from geq.errors import DataError, GeqError, InputError, OptionError
 from geq.model.shipped import shipped_names
 from geq.training.run import RunFolder
 

@@ -147,5 +147,7 @@ def test_core_imports_nothing_optional() -> None:
 @pytest.mark.parametrize("name", ["geq-digits", "geq-cifar10"])
 def test_loading_a_network_does_not_import_the_compiler(name: str) -> None:
     """Nor sympy with it: two seconds."""
-    code = f"import sys, geq; geq.Network.from_pretrained({name!r}); print('torch._dynamo' in sys.modules)"
+    code = (
+        f"import sys, geq; geq.model.Network.from_pretrained({name!r}); print('torch._dynamo' in sys.modules)"
+    )
     assert run(code).strip() == "False"

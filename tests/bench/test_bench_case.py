@@ -17,7 +17,7 @@ from geq.bench.markdown import markdown, read_records
 from geq.bench.picture import plot, show
 from geq.bench.statistic import constant
 from geq.cli import main
-from geq.error import DataError
+from geq.errors import DataError
 
 
 def found(value: float) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from geq.bench.measure import Convolutions, in_turns, peak_bytes
 from geq.bench.statistic import constant, ratio
-from geq.error import InputError
+from geq.errors import InputError
 
 
 def test_ratio_forgets_a_disturbed_pair() -> None:

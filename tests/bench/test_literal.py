@@ -9,9 +9,9 @@ from torch import Tensor
 from geq.bench.branch import torchdeq_solve
 from geq.bench.literal import LiteralMap, cut, join
 from geq.equilibrium import Equilibrium
-from geq.error import OptionError
-from geq.gradient import Gradient, Implicit, Phantom
-from geq.layer import GEQ2d, OptEq2d
+from geq.errors import OptionError
+from geq.gradients import Gradient, Implicit, Phantom
+from geq.layers import GEQ2d, OptEq2d
 
 
 def make_layer(dtype: torch.dtype, gradient: Gradient, tol: float, gamma: float | None = None) -> Equilibrium:

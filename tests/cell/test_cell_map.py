@@ -8,17 +8,23 @@ from torch import Tensor
 
 import geq
 import hidden_problems
-from geq.cell import ProximalMap
+from geq.cells import ProximalMap
 from hidden_problems import CASES, vectors
 
-PENALTIES = [geq.NonNegative(), geq.Box(-0.1, 0.2), geq.L1(0.1), geq.ElasticNet(0.1, 0.5), geq.NoPenalty()]
+PENALTIES = [
+    geq.penalties.NonNegative(),
+    geq.penalties.Box(-0.1, 0.2),
+    geq.penalties.L1(0.1),
+    geq.penalties.ElasticNet(0.1, 0.5),
+    geq.penalties.NoPenalty(),
+]
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_closed_form_equals_derived_equals_energy(case: str) -> None:
     build, data = CASES[case]
     problem, x = build(), data()
-    closed, derived = geq.ClosedFormCell(problem), geq.DerivedCell(problem)
+    closed, derived = geq.cells.ClosedFormCell(problem), geq.cells.DerivedCell(problem)
     c = problem.inject(x)
     z = torch.rand_like(problem.initial_state(c))  # feasible: the energy is finite
     image = closed(z, c)
@@ -54,18 +60,18 @@ def test_literal_polynomial_has_a_dead_equilibrium() -> None:
 
 
 @pytest.mark.parametrize("penalty", PENALTIES, ids=lambda p: type(p).__name__)
-def test_every_penalty_makes_a_cell(penalty: geq.Penalty) -> None:
+def test_every_penalty_makes_a_cell(penalty: geq.penalties.Penalty) -> None:
     problem, x = hidden_problems.dense("gaussian", penalty=penalty), vectors()
     c = problem.inject(x)
     z = torch.randn_like(problem.initial_state(c))
     s = z - problem.gradient(z, c)
-    for cell in (geq.ClosedFormCell(problem), geq.DerivedCell(problem)):
+    for cell in (geq.cells.ClosedFormCell(problem), geq.cells.DerivedCell(problem)):
         torch.testing.assert_close(cell(z, c), penalty.prox(s))
 
 
 @pytest.mark.parametrize("step", [0.3, 1.0, 1.7])
 @pytest.mark.parametrize("penalty", PENALTIES, ids=lambda p: type(p).__name__)
-def test_step_keeps_the_fixed_point(penalty: geq.Penalty, step: float) -> None:
+def test_step_keeps_the_fixed_point(penalty: geq.penalties.Penalty, step: float) -> None:
     problem, x = hidden_problems.dense("gaussian", penalty=penalty), vectors()
     layer = geq.Equilibrium(problem, tol=1e-13, max_steps=500).eval()
     fn = layer.cell.at(problem.inject(x))
@@ -81,11 +87,11 @@ def test_step_keeps_the_fixed_point(penalty: geq.Penalty, step: float) -> None:
 
 def test_step_must_be_positive() -> None:
     problem = hidden_problems.dense()
-    with pytest.raises(geq.OptionError, match="step must be positive: got 0"):
-        geq.ClosedFormCell(problem).at(problem.inject(vectors())).with_step(0.0)
+    with pytest.raises(geq.errors.OptionError, match="step must be positive: got 0"):
+        geq.cells.ClosedFormCell(problem).at(problem.inject(vectors())).with_step(0.0)
 
 
-@pytest.mark.parametrize("cell", [geq.ClosedFormCell, geq.DerivedCell])
+@pytest.mark.parametrize("cell", [geq.cells.ClosedFormCell, geq.cells.DerivedCell])
 def test_linearisation_is_the_jacobian(cell: type[geq.Cell]) -> None:
     """T' = D·H with the diagonal D and the symmetric H, against autograd."""
     problem, x = hidden_problems.dense("gaussian"), vectors(1)

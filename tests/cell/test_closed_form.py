@@ -8,8 +8,8 @@ from torch import Tensor
 
 import geq
 import hidden_problems
-from geq.cell import ClosedFormCell, ProximalMap
-from geq.gradient.base import AutogradLinearisation
+from geq.cells import ClosedFormCell, ProximalMap
+from geq.gradients.base import AutogradLinearisation
 
 CONV = ["linear", "gaussian", "gaussian-learned", "gaussian-paper", "gaussian-zero", *hidden_problems.PATCHED]
 DENSE = ["linear", "gaussian", "gaussian-learned", "gaussian-paper", "gaussian-zero"]
@@ -18,7 +18,7 @@ CASES = [("dense", kernel, "") for kernel in DENSE] + [
 ]
 
 
-def problem_and_input(kind: str, kernel: str, padding: str) -> tuple[geq.HiddenProblem, Tensor]:
+def problem_and_input(kind: str, kernel: str, padding: str) -> tuple[geq.EnergyProblem, Tensor]:
     torch.manual_seed(1)
     if kind == "dense":
         return hidden_problems.dense(kernel), torch.randn(3, hidden_problems.INPUTS, dtype=torch.float64)
@@ -32,7 +32,7 @@ def test_closed_derivatives_equal_autograd(
     kind: str, kernel: str, padding: str, plain: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if plain:
-        monkeypatch.setattr("geq.problem.patch_kernel.load", lambda: None)
+        monkeypatch.setattr("geq.kernels.compiled_patch.load", lambda: None)
     problem, x = problem_and_input(kind, kernel, padding)
     x.requires_grad_()
     c = problem.inject(x)
@@ -66,21 +66,21 @@ def test_closed_derivatives_equal_autograd(
         torch.testing.assert_close(one, other)
 
 
-def wide(similarity: geq.Similarity, norm: geq.NormRule | None = None) -> geq.HiddenProblem:
+def wide(similarity: geq.kernels.Kernel, norm: geq.constraints.Constraint | None = None) -> geq.EnergyProblem:
     """A state with more channels than the features, so that the smaller equation pays."""
     target = 4 if similarity.acts_on == "features" else 12
-    W, U = geq.Conv2d(12, 4, norm=norm), geq.Conv2d(3, target, bias=True)
-    return geq.HiddenProblem(similarity, W, U).double()
+    W, U = geq.operators.Convolution(12, 4, norm=norm), geq.operators.Convolution(3, target, bias=True)
+    return geq.EnergyProblem(similarity, W, U).double()
 
 
 SIMILARITIES = {
-    "linear": geq.Linear,
-    "gaussian": lambda: geq.Gaussian(gamma=0.01),
-    "patch": lambda: geq.PatchGaussian(2, 4, 16, gamma=0.05),
+    "linear": geq.kernels.LinearKernel,
+    "gaussian": lambda: geq.kernels.GaussianKernel(gamma=0.01),
+    "patch": lambda: geq.kernels.PatchGaussianKernel(2, 4, 16, gamma=0.05),
 }
 
 
-def map_of(problem: geq.HiddenProblem, x: Tensor) -> ProximalMap:
+def map_of(problem: geq.EnergyProblem, x: Tensor) -> ProximalMap:
     return ClosedFormCell(problem).at(problem.inject(x))
 
 
@@ -89,14 +89,16 @@ def map_of(problem: geq.HiddenProblem, x: Tensor) -> ProximalMap:
 def test_solving_in_the_features_finds_the_state(kernel: str, bound: float) -> None:
     if kernel == "linear" and bound > 1:
         pytest.skip("the linear kernel has no equilibrium beyond norm 1")
-    problem = wide(SIMILARITIES[kernel](), geq.OperatorNorm(bound)).eval()
+    problem = wide(SIMILARITIES[kernel](), geq.constraints.SpectralBound(bound)).eval()
     x = torch.randn(5, 3, 6, 6, dtype=torch.float64)
     layer = geq.Equilibrium(problem, tol=1e-11, max_steps=300).eval()
     fn = map_of(problem, x)
     assert fn.features() is not None
     with torch.no_grad():
         found = layer.solve(x).value
-        plain = geq.fixed_point(fn, torch.zeros_like(found), geq.Anderson(), tol=1e-11, max_steps=300).value
+        plain = geq.fixed_point(
+            fn, torch.zeros_like(found), geq.solvers.Anderson(), tol=1e-11, max_steps=300
+        ).value
     torch.testing.assert_close(found, plain, rtol=1e-8, atol=1e-9)
 
 
@@ -109,7 +111,7 @@ def test_tolerance_holds_for_the_state(kernel: str, tol: float, bound: float) ->
         pytest.skip("the linear kernel has no equilibrium beyond norm 1")
     for seed in range(5):
         torch.manual_seed(seed)
-        problem = wide(SIMILARITIES[kernel](), geq.OperatorNorm(bound)).eval()
+        problem = wide(SIMILARITIES[kernel](), geq.constraints.SpectralBound(bound)).eval()
         x = 3 * torch.randn(4, 3, 6, 6, dtype=torch.float64)
         layer = geq.Equilibrium(problem, tol=tol, max_steps=300).eval()
         with torch.no_grad():
@@ -121,19 +123,23 @@ def test_tolerance_holds_for_the_state(kernel: str, tol: float, bound: float) ->
 
 def test_features_are_not_used_where_they_prove_nothing() -> None:
     x = torch.randn(2, 3, 6, 6, dtype=torch.float64)
-    assert map_of(wide(geq.Linear(), geq.WeightNorm()), x).features() is None
-    assert map_of(wide(geq.Polynomial(2)), x).features() is None
+    assert map_of(wide(geq.kernels.LinearKernel(), geq.constraints.WeightNorm()), x).features() is None
+    assert map_of(wide(geq.kernels.PolynomialKernel(2)), x).features() is None
     assert map_of(wide(hidden_problems.InverseMultiquadric()), x).features() is None
-    narrow = geq.HiddenProblem(geq.Linear(), geq.Conv2d(4, 12), geq.Conv2d(3, 4)).double()
+    narrow = geq.EnergyProblem(
+        geq.kernels.LinearKernel(), geq.operators.Convolution(4, 12), geq.operators.Convolution(3, 4)
+    ).double()
     assert map_of(narrow, x).features() is None
 
 
 def test_a_subclass_with_its_own_score_is_left_alone() -> None:
-    class Shifted(geq.HiddenProblem):
+    class Shifted(geq.EnergyProblem):
         def score(self, z: Tensor, c: object) -> Tensor:
             return super().score(z, c) + z.flatten(1).sum(1)
 
-    problem = Shifted(geq.Linear(), geq.Dense(6, 4), geq.Dense(3, 6)).double()
+    problem = Shifted(
+        geq.kernels.LinearKernel(), geq.operators.Dense(6, 4), geq.operators.Dense(3, 6)
+    ).double()
     x = torch.randn(2, 3, dtype=torch.float64)
     fn = ClosedFormCell(problem).at(problem.inject(x))
     assert fn.features() is None
@@ -143,10 +149,12 @@ def test_a_subclass_with_its_own_score_is_left_alone() -> None:
 @pytest.mark.parametrize("kernel", SIMILARITIES)
 def test_gradient_of_the_fast_path_by_finite_differences(kernel: str) -> None:
     problem = wide(SIMILARITIES[kernel]()).eval()
-    if isinstance(problem.similarity, geq.PatchGaussian):
+    if isinstance(problem.similarity, geq.kernels.PatchGaussianKernel):
         # Away from the kink of W_h/max(1, ‖W_h‖), where it starts.
         problem.similarity.raw_projection.data.mul_(0.7)
-    layer = geq.Equilibrium(problem, tol=1e-12, max_steps=200, gradient=geq.Implicit(tol=1e-12)).eval()
+    layer = geq.Equilibrium(
+        problem, tol=1e-12, max_steps=200, gradient=geq.gradients.Implicit(tol=1e-12)
+    ).eval()
     x = torch.randn(2, 3, 4, 4, dtype=torch.float64, requires_grad=True)
     names, values = zip(*[(n, p.detach().requires_grad_()) for n, p in layer.named_parameters()], strict=True)
 

@@ -7,26 +7,34 @@ import torch
 from torch import Tensor, nn
 
 import geq
-from geq.cell import AffineChange, BlockForm, Cell, ChangedForm, DeepCell, FeatureForm, UnitLayer
-from geq.problem import Decorrelation, FeatureDecay, Separable2d, TanhPenalty
+from geq.cells import AffineChange, BlockForm, Cell, ChangedForm, DeepCell, FeatureForm, UnitLayer
+from geq.operators import SeparableConvolution
+from geq.penalties import TanhPenalty
+from geq.regularizers import Decorrelation, FeatureDecay
 from hidden_problems import matrix_of
 
 SIZES = (3, 6, 2)
 
 
-def dense_cell(alpha: float = 0.7, learn: bool = False, penalty: geq.Penalty | None = None) -> DeepCell:
+def dense_cell(
+    alpha: float = 0.7, learn: bool = False, penalty: geq.penalties.Penalty | None = None
+) -> DeepCell:
     """Three layers on states of 4 and inputs of 5."""
     torch.manual_seed(0)
     layers = [
-        UnitLayer(geq.Dense(4, n), geq.Dense(5, n, bias=True), penalty, alpha, learn_alpha=learn)
+        UnitLayer(
+            geq.operators.Dense(4, n), geq.operators.Dense(5, n, bias=True), penalty, alpha, learn_alpha=learn
+        )
         for n in SIZES
     ]
     return DeepCell(layers).double().eval()
 
 
-def convolutional_cell(kind: type[geq.Conv2d] = geq.Conv2d, bound: float = 0.95) -> DeepCell:
+def convolutional_cell(
+    kind: type[geq.operators.Convolution] = geq.operators.Convolution, bound: float = 0.95
+) -> DeepCell:
     torch.manual_seed(0)
-    norm = geq.OperatorNorm(bound)
+    norm = geq.constraints.SpectralBound(bound)
     layers = [UnitLayer(kind(3, n, norm=norm), kind(3, n, bias=True), TanhPenalty(), 0.6) for n in (2, 4)]
     return DeepCell(layers).double().eval()
 
@@ -117,7 +125,11 @@ def test_one_layer_in_its_features_is_geqs_opteq() -> None:
     """h = σ(WWᵀh + Ux + b) is the linear hidden problem with Wᵀ as its feedback."""
     deep = DeepCell([dense_cell().units[1]])
     unit = deep.units[0]
-    problem = geq.HiddenProblem(geq.Linear(), W=geq.Dense(6, 4, norm=geq.NoNorm()), U=unit.U).double()
+    problem = geq.EnergyProblem(
+        geq.kernels.LinearKernel(),
+        W=geq.operators.Dense(6, 4, norm=geq.constraints.Unconstrained()),
+        U=unit.U,
+    ).double()
     with torch.no_grad():
         problem.W.raw_weight.copy_(unit.W.weight.T)
     h = geq.Equilibrium(problem, tol=1e-13, max_steps=2000).eval()(INPUT)
@@ -140,8 +152,8 @@ def test_blocks_are_the_states_on_the_way() -> None:
     torch.testing.assert_close(image, stacked)
 
 
-@pytest.mark.parametrize("kind", [geq.Conv2d, Separable2d])
-def test_the_certificate_bounds_the_jacobian(kind: type[geq.Conv2d]) -> None:
+@pytest.mark.parametrize("kind", [geq.operators.Convolution, SeparableConvolution])
+def test_the_certificate_bounds_the_jacobian(kind: type[geq.operators.Convolution]) -> None:
     cell = convolutional_cell(kind, 0.7)  # the certificate of a zero-padded map of this size is loose
     c = cell.inject(MAPS[:1])
     proved = cell.well_posedness((4, 5))
@@ -160,7 +172,10 @@ def test_the_certificate_with_a_regulariser() -> None:
     unknown = DeepCell(layers, Decorrelation()).well_posedness()
     assert unknown.rate is None
     assert unknown.feedback_norm == pytest.approx(0.95)
-    free = [UnitLayer(geq.Dense(4, 3, norm=geq.NoNorm()), geq.Dense(5, 3)) for _ in range(2)]
+    free = [
+        UnitLayer(geq.operators.Dense(4, 3, norm=geq.constraints.Unconstrained()), geq.operators.Dense(5, 3))
+        for _ in range(2)
+    ]
     with torch.no_grad():
         free[0].W.raw_weight.mul_(10)
     assert DeepCell(free).well_posedness().unique is False
@@ -175,12 +190,12 @@ def test_a_regulariser_changes_the_problem() -> None:
     assert float(z.square().sum()) < float(solved(plain, INPUT).square().sum())
     blocks = BlockForm(decayed)
     torch.testing.assert_close(parts(blocks, INPUT)[-1], z)
-    with pytest.raises(geq.OptionError, match="without a regulariser"):
+    with pytest.raises(geq.errors.OptionError, match="without a regulariser"):
         FeatureForm(decayed)
 
 
 def test_a_solve_starts_at_x_where_that_is_a_state() -> None:
-    layers = [UnitLayer(geq.Dense(5, 3), geq.Dense(5, 3))]
+    layers = [UnitLayer(geq.operators.Dense(5, 3), geq.operators.Dense(5, 3))]
     cell = DeepCell(layers).double()
     assert torch.equal(cell.initial_state(cell.inject(INPUT)), INPUT)
     other = dense_cell()
@@ -191,13 +206,13 @@ def test_a_solve_starts_at_x_where_that_is_a_state() -> None:
 
 def test_weights_are_bound_once_per_solve(monkeypatch: pytest.MonkeyPatch) -> None:
     cell, calls = convolutional_cell(), []
-    original = geq.Conv2d.bind
+    original = geq.operators.Convolution.bind
 
-    def counting(self: geq.Conv2d, like: Tensor) -> object:
+    def counting(self: geq.operators.Convolution, like: Tensor) -> object:
         calls.append(self)
         return original(self, like)
 
-    monkeypatch.setattr(geq.Conv2d, "bind", counting)
+    monkeypatch.setattr(geq.operators.Convolution, "bind", counting)
     layer = geq.Equilibrium(cell, tol=1e-8, max_steps=500).eval()
     layer(MAPS)
     assert layer.last_solution is not None
@@ -206,18 +221,18 @@ def test_weights_are_bound_once_per_solve(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_alpha_learns_within_its_range() -> None:
-    unit = UnitLayer(geq.Dense(4, 3), geq.Dense(5, 3), learn_alpha=True)
+    unit = UnitLayer(geq.operators.Dense(4, 3), geq.operators.Dense(5, 3), learn_alpha=True)
     assert float(unit.alpha.detach()) == pytest.approx(0.8, abs=1e-6)
     for raw in (-1e4, -30.0, 0.0, 30.0, 1e4):
         with torch.no_grad():
             unit.raw_alpha.fill_(raw)
         assert 0 < float(unit.alpha.detach()) <= 1
     assert "learned α" in repr(unit)
-    assert "α=0.8" in repr(UnitLayer(geq.Dense(4, 3), geq.Dense(5, 3)))
+    assert "α=0.8" in repr(UnitLayer(geq.operators.Dense(4, 3), geq.operators.Dense(5, 3)))
 
 
 def unit(state: int = 4, features: int = 3, **options: object) -> UnitLayer:
-    return UnitLayer(geq.Dense(state, features), geq.Dense(5, 3), **options)  # type: ignore[arg-type]
+    return UnitLayer(geq.operators.Dense(state, features), geq.operators.Dense(5, 3), **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -237,24 +252,26 @@ def unit(state: int = 4, features: int = 3, **options: object) -> UnitLayer:
     ],
 )
 def test_bad_options(build: object, told: str) -> None:
-    with pytest.raises(geq.OptionError, match=told):
+    with pytest.raises(geq.errors.OptionError, match=told):
         build()  # type: ignore[operator]
 
 
 def test_bad_inputs() -> None:
     cell = dense_cell()
-    with pytest.raises(geq.InputError, match=r"precision of the weights, torch\.float64: got torch\.float32"):
+    with pytest.raises(
+        geq.errors.InputError, match=r"precision of the weights, torch\.float64: got torch\.float32"
+    ):
         cell.inject(INPUT.float())
-    with pytest.raises(geq.InputError, match="must be finite"):
+    with pytest.raises(geq.errors.InputError, match="must be finite"):
         cell.inject(INPUT * float("nan"))
-    wrong = DeepCell([UnitLayer(geq.Dense(4, 3), nn.Linear(5, 2))])
-    with pytest.raises(geq.InputError, match=r"added to the features Wz, must be \(batch, …, 3\)"):
+    wrong = DeepCell([UnitLayer(geq.operators.Dense(4, 3), nn.Linear(5, 2))])
+    with pytest.raises(geq.errors.InputError, match=r"added to the features Wz, must be \(batch, …, 3\)"):
         wrong.inject(INPUT.float())
 
 
 def test_matrix_of_a_separable_layer_is_bounded() -> None:
     """The norm rule holds for the product of both convolutions."""
-    W = convolutional_cell(Separable2d).units[1].W
+    W = convolutional_cell(SeparableConvolution).units[1].W
     with torch.no_grad():
         W.raw_weight.mul_(10)
     W(MAPS)

@@ -10,9 +10,9 @@ from torch import Tensor
 
 import geq
 from geq.analysis.certificate import contraction_rate, distance_factor
-from geq.problem import WellPosedness
+from geq.certificate import WellPosedness
 
-Map = geq.cell.StationaryMap
+Map = geq.cells.StationaryMap
 
 
 def flat(z: Tensor) -> Tensor:
@@ -33,7 +33,11 @@ def starts(layer: geq.Equilibrium, x: Tensor, count: int, seed: int) -> Iterator
 @torch.no_grad()
 def equilibria(layer: geq.Equilibrium, x: Tensor, count: int = 6, seed: int = 0) -> list[Tensor]:
     """Converged solutions from different starts by different solvers."""
-    solvers: list[geq.Solver] = [geq.Anderson(), geq.Picard(damping=0.5), geq.Anderson(mixing=0.3)]
+    solvers: list[geq.solvers.Solver] = [
+        geq.solvers.Anderson(),
+        geq.solvers.Picard(damping=0.5),
+        geq.solvers.Anderson(mixing=0.3),
+    ]
     found = []
     for number, z0 in enumerate(starts(layer, x, count, seed)):
         search = geq.Equilibrium(

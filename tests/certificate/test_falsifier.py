@@ -14,9 +14,11 @@ import geq
 import hidden_problems
 import random_layers
 from certificate.falsifier import check, equilibria
-from geq.cell import DeepCell, UnitLayer
+from geq.cells import DeepCell, UnitLayer
 from geq.model.mon_cell import ForwardBackwardCell, MonotoneCell, PeacemanRachfordCell
-from geq.problem import FeatureDecay, Separable2d, penalty_of
+from geq.operators import SeparableConvolution
+from geq.penalties import penalty_of
+from geq.regularizers import FeatureDecay
 from hidden_problems import matrix_of
 
 recipes = random_layers.recipes(largest=1.45)
@@ -26,7 +28,11 @@ def deep_layer(
     seed: int, kind: str, alpha: float, activation: Callable | None
 ) -> tuple[geq.Equilibrium, Tensor]:
     torch.manual_seed(seed)
-    make = {"dense": geq.Dense, "conv": geq.Conv2d, "separable": Separable2d}[kind]
+    make = {
+        "dense": geq.operators.Dense,
+        "conv": geq.operators.Convolution,
+        "separable": SeparableConvolution,
+    }[kind]
     units = [UnitLayer(make(3, n), make(2, n, bias=True), penalty_of(activation), alpha) for n in (2, 4)]
     cell = DeepCell(units, FeatureDecay() if seed % 2 else None)
     x = torch.randn(1, 2) if kind == "dense" else torch.randn(1, 2, 3, 4)
@@ -114,7 +120,7 @@ def test_many_monotone(kind: type[MonotoneCell], seed: int, m: float, symmetric:
 @pytest.mark.parametrize("bound", [0.95, 1.0])
 def test_the_weights_in_use_are_certified(dtype: torch.dtype, kind: str, bound: float) -> None:
     """Whatever the precision of the module: the norm of what a solve applies is at most the certified one."""
-    norm = geq.OperatorNorm(bound)
+    norm = geq.constraints.SpectralBound(bound)
     if kind == "dense":
         problem, x = hidden_problems.dense("linear", norm=norm), hidden_problems.vectors()
     else:
@@ -132,48 +138,48 @@ def test_the_weights_in_use_are_certified(dtype: torch.dtype, kind: str, bound: 
         assert not certificate.unique or exact < 1
 
 
-class OwnScore(geq.HiddenProblem):
+class OwnScore(geq.EnergyProblem):
     def score(self, z: Tensor, c: object) -> Tensor:
         return 4 * super().score(z, c)
 
 
-class OwnContext(geq.HiddenProblem):
+class OwnContext(geq.EnergyProblem):
     def inject(self, x: Tensor) -> object:
         return super().inject(3 * x)
 
 
-class OwnValue(geq.Linear):
+class OwnValue(geq.kernels.LinearKernel):
     def value(self, u: Tensor, v: Tensor) -> Tensor:
         return super().value(u, v) + u.square().sum(-1)
 
 
-class OwnGradient(geq.Linear):
+class OwnGradient(geq.kernels.LinearKernel):
     def grad(self, u: Tensor, v: Tensor) -> Tensor:
         return v + 2 * u
 
 
-class OwnOperator(geq.Dense):
+class OwnOperator(geq.operators.Dense):
     def apply_weight(self, weight: Tensor, z: Tensor, bias: Tensor | None = None) -> Tensor:
         return super().apply_weight(2 * weight, z, bias)
 
 
-class OwnPenalty(geq.NonNegative):
+class OwnPenalty(geq.penalties.NonNegative):
     def prox(self, s: Tensor, step: float = 1.0) -> Tensor:
         return 3 * super().prox(s, step)
 
 
-class OwnCell(geq.ClosedFormCell):
+class OwnCell(geq.cells.ClosedFormCell):
     def forward(self, z: Tensor, c: object) -> Tensor:
         return 2 * super().forward(z, c)
 
 
 def replaced(
-    problem: type[geq.HiddenProblem] = geq.HiddenProblem,
-    kernel: type[geq.Similarity] = geq.Linear,
-    operator: type[geq.Dense] = geq.Dense,
-    penalty: type[geq.Penalty] = geq.NonNegative,
-) -> geq.HiddenProblem:
-    return problem(kernel(), W=operator(3, 2), U=geq.Dense(2, 3), penalty=penalty())
+    problem: type[geq.EnergyProblem] = geq.EnergyProblem,
+    kernel: type[geq.kernels.Kernel] = geq.kernels.LinearKernel,
+    operator: type[geq.operators.Dense] = geq.operators.Dense,
+    penalty: type[geq.penalties.Penalty] = geq.penalties.NonNegative,
+) -> geq.EnergyProblem:
+    return problem(kernel(), W=operator(3, 2), U=geq.operators.Dense(2, 3), penalty=penalty())
 
 
 REPLACED = {
@@ -235,7 +241,12 @@ def test_a_staircase_has_no_certificate() -> None:
 
 def test_the_falsifier_finds_a_second_equilibrium() -> None:
     """The search itself can fail: on the problem of its own score that was certified before."""
-    problem = OwnScore(geq.Linear(), W=geq.Dense(2, 2), U=geq.Dense(2, 2), penalty=geq.Box(-1.0, 1.0))
+    problem = OwnScore(
+        geq.kernels.LinearKernel(),
+        W=geq.operators.Dense(2, 2),
+        U=geq.operators.Dense(2, 2),
+        penalty=geq.penalties.Box(-1.0, 1.0),
+    )
     with torch.no_grad():
         problem.W.raw_weight.copy_(torch.eye(2))
         problem.U.raw_weight.copy_(0.01 * torch.eye(2))

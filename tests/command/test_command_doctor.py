@@ -120,7 +120,7 @@ def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 
 def test_the_kernel_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = importlib.import_module("geq.problem.patch_kernel")
+    kernel = importlib.import_module("geq.kernels.compiled_patch")
     monkeypatch.setenv("GEQ_COMPILE", "0")
     kernel.load.cache_clear()
     try:

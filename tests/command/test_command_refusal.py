@@ -9,7 +9,7 @@ import pytest
 from geq.cli import main
 from geq.data.protocol import hold_out
 from geq.data.registry import load_dataset
-from geq.error import LARGEST_SEED, OptionError
+from geq.errors import LARGEST_SEED, OptionError
 from geq.training.option import TrainOptions
 
 LONG = "x" * 300

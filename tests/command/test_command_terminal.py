@@ -19,7 +19,7 @@ from geq.cli import COMMANDS, main
 from geq.command.option import parse
 from geq.command.syntax import syntax_of
 from geq.command.terminal import console_for, print_json
-from geq.error import OptionError
+from geq.errors import OptionError
 
 GEQ = [sys.executable, "-m", "geq.cli"]
 
@@ -170,7 +170,7 @@ def test_an_error_is_red_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_closed_pipe_is_silent() -> None:
     # More than a pipe holds, so that the writer meets its end whatever the timing.
     script = (
-        "import geq.cli, geq.error; geq.cli.overview = lambda: 'word ' * 100_000; geq.cli.main(['--help'])"
+        "import geq.cli, geq.errors; geq.cli.overview = lambda: 'word ' * 100_000; geq.cli.main(['--help'])"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", f"import sys; {script}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE

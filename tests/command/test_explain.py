@@ -12,7 +12,7 @@ from PIL import Image
 
 from geq.analysis.explanation import Explainer
 from geq.cli import main
-from geq.error import InputError
+from geq.errors import InputError
 from geq.training.fit import train
 from geq.training.ingredient import open_split
 from geq.training.option import TrainOptions

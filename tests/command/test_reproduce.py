@@ -14,7 +14,7 @@ import pytest
 
 from geq.cli import main
 from geq.command import reproduce
-from geq.error import OptionError
+from geq.errors import OptionError
 from geq.experiment.launcher import LocalLauncher
 from geq.experiment.plan import grouped, plan, usable
 from geq.experiment.record import Record, add_record, read_records

@@ -15,7 +15,7 @@ import pytest
 from geq.cli import main
 from geq.command import reproduce
 from geq.command.terminal import console_for
-from geq.error import CheckpointError, OptionError
+from geq.errors import CheckpointError, OptionError
 from geq.experiment import runner as runner_module
 from geq.experiment.experiment import ScaleName
 from geq.experiment.launcher import LocalLauncher

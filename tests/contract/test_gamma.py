@@ -13,13 +13,13 @@ import geq
 import hidden_problems
 
 RULES = {
-    "fixed": lambda: geq.FixedGamma(0.5),
-    "zero": geq.ZeroGamma,
-    "learned": geq.LearnedGamma,
-    "learned-parts": lambda: geq.LearnedGamma(parts=3),
-    "median": geq.MedianGamma,
-    "paper": geq.PaperGamma,
-    "paper-batch": lambda: geq.PaperGamma(per="batch"),
+    "fixed": lambda: geq.bandwidth.FixedGamma(0.5),
+    "zero": geq.bandwidth.ZeroGamma,
+    "learned": geq.bandwidth.LearnedGamma,
+    "learned-parts": lambda: geq.bandwidth.LearnedGamma(parts=3),
+    "median": geq.bandwidth.MedianGamma,
+    "paper": geq.bandwidth.PaperGamma,
+    "paper-batch": lambda: geq.bandwidth.PaperGamma(per="batch"),
 }
 EXPECTED = torch.tensor(7.0, dtype=torch.float64)
 
@@ -52,15 +52,15 @@ def test_an_empty_batch_changes_nothing(name: str) -> None:
 
 
 def test_fixed() -> None:
-    assert geq.FixedGamma(0.5)(distances(), EXPECTED, True).item() == 0.5
-    assert geq.ZeroGamma()(distances(), EXPECTED, True).item() == 0
-    assert isinstance(geq.Gaussian(2).gamma, geq.FixedGamma)
-    assert isinstance(geq.Gaussian().gamma, geq.LearnedGamma)
-    assert isinstance(geq.PatchGaussian().gamma, geq.LearnedGamma)
+    assert geq.bandwidth.FixedGamma(0.5)(distances(), EXPECTED, True).item() == 0.5
+    assert geq.bandwidth.ZeroGamma()(distances(), EXPECTED, True).item() == 0
+    assert isinstance(geq.kernels.GaussianKernel(2).gamma, geq.bandwidth.FixedGamma)
+    assert isinstance(geq.kernels.GaussianKernel().gamma, geq.bandwidth.LearnedGamma)
+    assert isinstance(geq.kernels.PatchGaussianKernel().gamma, geq.bandwidth.LearnedGamma)
 
 
 def test_learned_is_softplus_of_theta_over_the_running_mean() -> None:
-    rule = geq.LearnedGamma(initial=0.3, momentum=0.9).double()
+    rule = geq.bandwidth.LearnedGamma(initial=0.3, momentum=0.9).double()
     assert F.softplus(rule.theta).item() == pytest.approx(0.3)
     assert rule(distances(), EXPECTED, False).item() == pytest.approx(0.3 / 7), (
         "no batch seen: the expectation"
@@ -81,7 +81,7 @@ def test_learned_is_softplus_of_theta_over_the_running_mean() -> None:
 
 
 def test_learned_gradient_reaches_theta_and_not_the_statistics() -> None:
-    rule = geq.LearnedGamma().double()
+    rule = geq.bandwidth.LearnedGamma().double()
     q = distances().requires_grad_()
     gamma = rule(q, EXPECTED, True)
     (in_theta,) = torch.autograd.grad(gamma, rule.theta, retain_graph=True)
@@ -91,7 +91,7 @@ def test_learned_gradient_reaches_theta_and_not_the_statistics() -> None:
 
 def test_paper_per_sample() -> None:
     q = distances()
-    gamma = geq.PaperGamma(target=0.2)(q, EXPECTED, True)
+    gamma = geq.bandwidth.PaperGamma(target=0.2)(q, EXPECTED, True)
     torch.testing.assert_close(gamma, 0.2 / q.min(dim=1, keepdim=True).values)
 
 
@@ -109,15 +109,15 @@ def test_paper_caps_the_largest_weight() -> None:
 def test_paper_through_the_minimum_or_not() -> None:
     q = distances().requires_grad_()
     smallest = q.detach().min(dim=1)
-    (gradient,) = torch.autograd.grad(geq.PaperGamma()(q, EXPECTED, True).sum(), q)
+    (gradient,) = torch.autograd.grad(geq.bandwidth.PaperGamma()(q, EXPECTED, True).sum(), q)
     expected = torch.zeros_like(q)
     expected[torch.arange(4), smallest.indices] = -0.2 / smallest.values**2
     torch.testing.assert_close(gradient, expected)
-    assert not geq.PaperGamma(through=False)(q, EXPECTED, True).requires_grad
+    assert not geq.bandwidth.PaperGamma(through=False)(q, EXPECTED, True).requires_grad
 
 
 def test_paper_per_batch() -> None:
-    rule = geq.PaperGamma(per="batch", momentum=0.5).double()
+    rule = geq.bandwidth.PaperGamma(per="batch", momentum=0.5).double()
     first, second = distances(seed=1), distances(seed=2)
     assert rule(first, EXPECTED, False).item() == pytest.approx(0.2 / 7), "nothing seen yet"
     assert rule(first, EXPECTED, True).item() == pytest.approx(0.2 / first.min().item())
@@ -128,8 +128,8 @@ def test_paper_per_batch() -> None:
 
 def test_exact_hit_keeps_gamma_finite() -> None:
     q = torch.zeros(2, 3, dtype=torch.float64)
-    assert bool(torch.isfinite(geq.PaperGamma()(q, EXPECTED, True)).all())
-    rule = geq.LearnedGamma().double()
+    assert bool(torch.isfinite(geq.bandwidth.PaperGamma()(q, EXPECTED, True)).all())
+    rule = geq.bandwidth.LearnedGamma().double()
     assert bool(torch.isfinite(rule(q, EXPECTED, True)).all())
 
 
@@ -139,7 +139,7 @@ def test_statistics_follow_training_solves_only(kernel: str) -> None:
     x = hidden_problems.vectors() if "patch" not in kernel else hidden_problems.maps()
     layer = geq.Equilibrium(problem)
     rule = problem.similarity.gamma
-    assert isinstance(rule, geq.LearnedGamma)
+    assert isinstance(rule, geq.bandwidth.LearnedGamma)
 
     layer.eval()(x)
     layer.solve(x)
@@ -162,8 +162,8 @@ def test_statistics_follow_training_solves_only(kernel: str) -> None:
 def test_untrained_scale_expects_inputs_of_unit_variance() -> None:
     """Before any statistics γ·q is of the order of ``initial``, not 0 and not huge."""
     for similarity, shape in [
-        (geq.Gaussian(), (500, 40)),
-        (geq.PatchGaussian(patch=2, channel_split=4, hidden=8), (50, 8, 8, 8)),
+        (geq.kernels.GaussianKernel(), (500, 40)),
+        (geq.kernels.PatchGaussianKernel(patch=2, channel_split=4, hidden=8), (50, 8, 8, 8)),
     ]:
         bound = similarity.eval().bind(torch.randn(shape))
         mean = (bound.gamma * bound.distances(torch.zeros(shape))).mean().item()
@@ -173,13 +173,15 @@ def test_untrained_scale_expects_inputs_of_unit_variance() -> None:
 @pytest.mark.parametrize("on_maps", [False, True])
 def test_zero_is_the_limit_of_small_gamma(on_maps: bool) -> None:
     u, v = torch.randn(2, 3, *((4, 4, 4) if on_maps else (5,)), dtype=torch.float64)
-    kinds = [geq.ZeroGamma(), geq.FixedGamma(1e-7), geq.FixedGamma(1e-3)]
+    kinds = [geq.bandwidth.ZeroGamma(), geq.bandwidth.FixedGamma(1e-7), geq.bandwidth.FixedGamma(1e-3)]
     torch.manual_seed(0)
-    similarities: list[geq.Similarity] = []
+    similarities: list[geq.kernels.Kernel] = []
     for rule in kinds:
         torch.manual_seed(0)
         similarities.append(
-            geq.PatchGaussian(2, 2, 6, rule).double() if on_maps else geq.Gaussian(rule).double()
+            geq.kernels.PatchGaussianKernel(2, 2, 6, rule).double()
+            if on_maps
+            else geq.kernels.GaussianKernel(rule).double()
         )
     zero, tiny, small = similarities
     near, far = ((s.grad(u, v) - zero.grad(u, v)).abs().max().item() for s in (tiny, small))
@@ -193,9 +195,9 @@ def test_zero_makes_non_negative_sparse_coding() -> None:
     """γ = 0: min ½‖z‖² + ½‖v − Wz‖² over z ≥ 0, by an independent solver."""
     from scipy.optimize import nnls
 
-    problem = hidden_problems.dense("gaussian-zero", norm=geq.NoNorm())
+    problem = hidden_problems.dense("gaussian-zero", norm=geq.constraints.Unconstrained())
     x = hidden_problems.vectors()
-    layer = geq.Equilibrium(problem, solver=geq.Anderson(memory=8), tol=1e-12, max_steps=500).eval()
+    layer = geq.Equilibrium(problem, solver=geq.solvers.Anderson(memory=8), tol=1e-12, max_steps=500).eval()
     W = problem.W.weight.detach()
     v = problem.inject(x).injection.detach()
     stacked = torch.cat([W, torch.eye(W.shape[1], dtype=W.dtype)])
@@ -208,60 +210,65 @@ def test_zero_makes_non_negative_sparse_coding() -> None:
 @pytest.mark.parametrize(
     ("build", "told"),
     [
-        (lambda: geq.FixedGamma(-0.5), "not negative: got -0.5; KerDEQ uses 0.5"),
-        (lambda: geq.Gaussian(gamma=-1.0), "not negative"),
-        (lambda: geq.PatchGaussian(gamma=-1), "not negative"),
-        (lambda: geq.FixedGamma(math.nan), "finite"),
-        (lambda: geq.FixedGamma(math.inf), "finite"),
-        (lambda: geq.LearnedGamma(initial=0.0), "positive: got 0.0; for none at all use ZeroGamma"),
-        (lambda: geq.LearnedGamma(momentum=1.0), r"momentum must be in \[0, 1\): got 1.0"),
-        (lambda: geq.PaperGamma(target=-0.2), "target must be positive: got -0.2; the paper uses 0.2"),
-        (lambda: geq.PaperGamma(per="image"), "per must be 'sample' or 'batch': got 'image'"),
-        (lambda: geq.LearnedGamma(intial=0.2), "did you mean 'initial'"),
+        (lambda: geq.bandwidth.FixedGamma(-0.5), "not negative: got -0.5; KerDEQ uses 0.5"),
+        (lambda: geq.kernels.GaussianKernel(gamma=-1.0), "not negative"),
+        (lambda: geq.kernels.PatchGaussianKernel(gamma=-1), "not negative"),
+        (lambda: geq.bandwidth.FixedGamma(math.nan), "finite"),
+        (lambda: geq.bandwidth.FixedGamma(math.inf), "finite"),
+        (lambda: geq.bandwidth.LearnedGamma(initial=0.0), "positive: got 0.0; for none at all use ZeroGamma"),
+        (lambda: geq.bandwidth.LearnedGamma(momentum=1.0), r"momentum must be in \[0, 1\): got 1.0"),
+        (
+            lambda: geq.bandwidth.PaperGamma(target=-0.2),
+            "target must be positive: got -0.2; the paper uses 0.2",
+        ),
+        (lambda: geq.bandwidth.PaperGamma(per="image"), "per must be 'sample' or 'batch': got 'image'"),
+        (lambda: geq.bandwidth.LearnedGamma(intial=0.2), "did you mean 'initial'"),
     ],
 )
 def test_bad_options(build: object, told: str) -> None:
-    with pytest.raises(geq.OptionError, match=told):
+    with pytest.raises(geq.errors.OptionError, match=told):
         build()  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("initial", [1e-6, 0.2, 50.0, 2000.0])
 def test_initial_is_reached_for_every_size(initial: float) -> None:
-    assert F.softplus(geq.LearnedGamma(initial).theta).item() == pytest.approx(initial, rel=1e-4)
+    assert F.softplus(geq.bandwidth.LearnedGamma(initial).theta).item() == pytest.approx(initial, rel=1e-4)
 
 
 def test_repr_shows_the_options() -> None:
-    assert repr(geq.FixedGamma(0.5)) == "FixedGamma(0.5)"
-    assert repr(geq.ZeroGamma()) == "ZeroGamma()"
-    assert repr(geq.PaperGamma()) == "PaperGamma(target=0.2, per='sample', through=True)"
+    assert repr(geq.bandwidth.FixedGamma(0.5)) == "FixedGamma(0.5)"
+    assert repr(geq.bandwidth.ZeroGamma()) == "ZeroGamma()"
+    assert repr(geq.bandwidth.PaperGamma()) == "PaperGamma(target=0.2, per='sample', through=True)"
 
 
 def test_parts_are_stretches_of_patches() -> None:
-    rule = geq.LearnedGamma(parts=2).double()
+    rule = geq.bandwidth.LearnedGamma(parts=2).double()
     with torch.no_grad():
         rule.theta.copy_(torch.tensor([0.0, 1.0]))
     gamma = rule(distances(), EXPECTED, False)
     first, second = (F.softplus(torch.tensor(t, dtype=torch.float64)).item() / 7 for t in (0.0, 1.0))
     torch.testing.assert_close(gamma, torch.tensor([[first] * 3 + [second] * 3], dtype=torch.float64))
-    with pytest.raises(geq.OptionError, match="must divide the number of patches: got 4 for 6"):
-        geq.LearnedGamma(parts=4).double()(distances(), EXPECTED, False)
-    with pytest.raises(geq.OptionError, match="parts must be at least 1"):
-        geq.LearnedGamma(parts=0)
+    with pytest.raises(geq.errors.OptionError, match="must divide the number of patches: got 4 for 6"):
+        geq.bandwidth.LearnedGamma(parts=4).double()(distances(), EXPECTED, False)
+    with pytest.raises(geq.errors.OptionError, match="parts must be at least 1"):
+        geq.bandwidth.LearnedGamma(parts=0)
 
 
 @pytest.mark.parametrize("parts", [3, 12])
 def test_gradient_with_a_gamma_for_each_part(parts: int) -> None:
     """Three channel groups of 2×2 patches: the fast derivative against autograd through the iteration."""
     torch.manual_seed(0)
-    similarity = geq.PatchGaussian(2, 2, 5, geq.LearnedGamma(0.5, parts=parts))
-    problem = geq.HiddenProblem(similarity, geq.Conv2d(4, 6), geq.Conv2d(3, 6)).double()
+    similarity = geq.kernels.PatchGaussianKernel(2, 2, 5, geq.bandwidth.LearnedGamma(0.5, parts=parts))
+    problem = geq.EnergyProblem(
+        similarity, geq.operators.Convolution(4, 6), geq.operators.Convolution(3, 6)
+    ).double()
     with torch.no_grad():
         similarity.gamma.theta.add_(torch.linspace(-1, 1, parts))
     x = torch.randn(2, 3, 4, 4, dtype=torch.float64)
     weight = torch.randn(2, 4, 4, 4, dtype=torch.float64)
     found = []
-    for gradient in (geq.Implicit(tol=1e-13), geq.Unrolled(300)):
-        layer = geq.Equilibrium(problem, geq.Anderson(), gradient, tol=1e-13, max_steps=300).eval()
+    for gradient in (geq.gradients.Implicit(tol=1e-13), geq.gradients.Unrolled(300)):
+        layer = geq.Equilibrium(problem, geq.solvers.Anderson(), gradient, tol=1e-13, max_steps=300).eval()
         parameters = [similarity.gamma.theta, similarity.raw_projection, problem.W.raw_weight]
         found.append(torch.autograd.grad((layer(x) * weight).sum(), parameters))
     for implicit, unrolled in zip(*found, strict=True):
@@ -271,7 +278,7 @@ def test_gradient_with_a_gamma_for_each_part(parts: int) -> None:
 
 def test_median_follows_the_equilibria_of_training() -> None:
     torch.manual_seed(0)
-    rule = geq.MedianGamma(target=0.3, momentum=0.5)
+    rule = geq.bandwidth.MedianGamma(target=0.3, momentum=0.5)
     layer = geq.GEQ2d(3, 8, 8, gamma=rule).double()
     rule = layer.problem.similarity.gamma
     x = torch.randn(4, 3, 4, 4, dtype=torch.float64)
@@ -295,7 +302,7 @@ def test_median_follows_the_equilibria_of_training() -> None:
 
 
 def test_a_batch_that_overflows_is_not_remembered() -> None:
-    rule = geq.LearnedGamma()
+    rule = geq.bandwidth.LearnedGamma()
     usual = torch.ones(2, 3)
     rule(usual, torch.tensor(1.0), observe=True)
     before = rule(usual, torch.tensor(1.0), observe=False)

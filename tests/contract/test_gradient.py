@@ -14,34 +14,36 @@ import hidden_problems
 from hidden_problems import CASES
 
 SOLVERS = {
-    "picard": geq.Picard(),
-    "anderson": geq.Anderson(memory=4),
-    "broyden": geq.Broyden(),
-    "proximal": geq.ProximalGradient(step_size=0.8),
-    "fista": geq.FISTA(step_size=0.6),
+    "picard": geq.solvers.Picard(),
+    "anderson": geq.solvers.Anderson(memory=4),
+    "broyden": geq.solvers.Broyden(),
+    "proximal": geq.solvers.ProximalGradient(step_size=0.8),
+    "fista": geq.solvers.FISTA(step_size=0.6),
 }
-EXACT: dict[str, geq.Gradient] = {
-    "implicit": geq.Implicit(tol=1e-13),
-    "implicit-anderson": geq.Implicit(tol=1e-12, solver=geq.Anderson()),
-    "implicit-picard": geq.Implicit(tol=1e-12, max_steps=500, solver=geq.Picard()),
-    "phantom": geq.Phantom(steps=30, damping=0.9),
-    "unrolled": geq.Unrolled(steps=25),
-    "unrolled-damped": geq.Unrolled(steps=35, damping=0.9),
+EXACT: dict[str, geq.gradients.Gradient] = {
+    "implicit": geq.gradients.Implicit(tol=1e-13),
+    "implicit-anderson": geq.gradients.Implicit(tol=1e-12, solver=geq.solvers.Anderson()),
+    "implicit-picard": geq.gradients.Implicit(tol=1e-12, max_steps=500, solver=geq.solvers.Picard()),
+    "phantom": geq.gradients.Phantom(steps=30, damping=0.9),
+    "unrolled": geq.gradients.Unrolled(steps=25),
+    "unrolled-damped": geq.gradients.Unrolled(steps=35, damping=0.9),
 }
 """Gradients that are exact, or become so with many steps."""
 
 KERNELS = ["linear", "polynomial", "sigmoid", "gaussian", "gaussian-learned", "own"]
 
 
-def small_problem(kernel: str) -> tuple[geq.HiddenProblem, Tensor]:
+def small_problem(kernel: str) -> tuple[geq.EnergyProblem, Tensor]:
     """Well inside of what contracts, so that long sums converge too."""
     if kernel.startswith("patch"):
         build, data = hidden_problems.conv, hidden_problems.small_maps
-        return build(kernel, "circular", norm=geq.OperatorNorm(0.5)), data()[:1]
-    return hidden_problems.dense(kernel, norm=geq.OperatorNorm(0.5)), hidden_problems.small_vectors()[:2]
+        return build(kernel, "circular", norm=geq.constraints.SpectralBound(0.5)), data()[:1]
+    return hidden_problems.dense(
+        kernel, norm=geq.constraints.SpectralBound(0.5)
+    ), hidden_problems.small_vectors()[:2]
 
 
-def layer_of(problem: geq.HiddenProblem | geq.Cell, **options: object) -> geq.Equilibrium:
+def layer_of(problem: geq.EnergyProblem | geq.Cell, **options: object) -> geq.Equilibrium:
     options = {"tol": 1e-13, "max_steps": 400, **options}
     return geq.Equilibrium(problem, **options).eval()  # type: ignore[arg-type]
 
@@ -82,13 +84,18 @@ def test_gradcheck_in_input_and_parameters(kernel: str, gradient: str) -> None:
 
 @pytest.mark.parametrize(
     "penalty",
-    [geq.Box(-0.05, 0.1), geq.L1(0.05), geq.ElasticNet(0.05, 0.5), geq.NoPenalty()],
+    [
+        geq.penalties.Box(-0.05, 0.1),
+        geq.penalties.L1(0.05),
+        geq.penalties.ElasticNet(0.05, 0.5),
+        geq.penalties.NoPenalty(),
+    ],
     ids=lambda penalty: type(penalty).__name__,
 )
-def test_gradcheck_with_every_penalty(penalty: geq.Penalty) -> None:
+def test_gradcheck_with_every_penalty(penalty: geq.penalties.Penalty) -> None:
     problem = hidden_problems.dense("gaussian", penalty=penalty)
     x = hidden_problems.small_vectors().requires_grad_()
-    layer = layer_of(problem, gradient=geq.Implicit(tol=1e-13))
+    layer = layer_of(problem, gradient=geq.gradients.Implicit(tol=1e-13))
     assert torch.autograd.gradcheck(layer, (x,), fast_mode=True)
 
 
@@ -101,7 +108,7 @@ def test_implicit_is_long_unrolling(case: str) -> None:
     build, data = CASES[case]
     problem, x = build(), data().requires_grad_()
 
-    def gradients(gradient: geq.Gradient) -> list[Tensor]:
+    def gradients(gradient: geq.gradients.Gradient) -> list[Tensor]:
         layer = layer_of(problem, gradient=gradient)
         z = layer(x)
         wanted = [x, *layer.parameters()]
@@ -109,7 +116,10 @@ def test_implicit_is_long_unrolling(case: str) -> None:
         found = torch.autograd.grad((z * weight).square().sum() + z.sum(), wanted, allow_unused=True)
         return [torch.zeros_like(t) if g is None else g for t, g in zip(wanted, found, strict=True)]
 
-    implicit, unrolled = gradients(geq.Implicit(tol=1e-13)), gradients(geq.Unrolled(steps=50))
+    implicit, unrolled = (
+        gradients(geq.gradients.Implicit(tol=1e-13)),
+        gradients(geq.gradients.Unrolled(steps=50)),
+    )
     for exact, long in zip(implicit, unrolled, strict=True):
         torch.testing.assert_close(exact, long, rtol=1e-7, atol=1e-9)
 
@@ -120,7 +130,7 @@ def test_phantom_is_autograd_through_damped_steps_at_the_fixed_point(kernel: str
     problem, x = small_problem(kernel)
     x.requires_grad_()
     for steps in (1, 2, 5):
-        layer = layer_of(problem, gradient=geq.Phantom(steps, damping))
+        layer = layer_of(problem, gradient=geq.gradients.Phantom(steps, damping))
         z = layer(x)
         weight = torch.randn_like(z)
         wanted = [x, *layer.parameters()]
@@ -140,20 +150,24 @@ def test_phantom_tends_to_implicit(kernel: str) -> None:
     problem, x = small_problem(kernel)
     x.requires_grad_()
 
-    def gradient(how: geq.Gradient) -> Tensor:
+    def gradient(how: geq.gradients.Gradient) -> Tensor:
         return torch.autograd.grad(layer_of(problem, gradient=how)(x).square().sum(), x)[0]
 
-    exact = gradient(geq.Implicit(tol=1e-13))
-    errors = [(gradient(geq.Phantom(steps)) - exact).norm().item() for steps in (1, 4, 16, 64)]
+    exact = gradient(geq.gradients.Implicit(tol=1e-13))
+    errors = [(gradient(geq.gradients.Phantom(steps)) - exact).norm().item() for steps in (1, 4, 16, 64)]
     assert errors[0] > 1e-3 * exact.norm().item(), "phantom(1) is not the implicit gradient"
     assert errors[0] > errors[1] > errors[2]
     assert errors[3] < 1e-9
-    jacobian_free = gradient(geq.JacobianFree())
-    torch.testing.assert_close(jacobian_free, gradient(geq.Phantom(1, damping=1.0)))
+    jacobian_free = gradient(geq.gradients.JacobianFree())
+    torch.testing.assert_close(jacobian_free, gradient(geq.gradients.Phantom(1, damping=1.0)))
     assert (jacobian_free - exact).norm().item() > 1e-3 * exact.norm().item()
 
 
-ANY: dict[str, geq.Gradient] = {**EXACT, "jacobian-free": geq.JacobianFree(), "phantom-1": geq.Phantom(1)}
+ANY: dict[str, geq.gradients.Gradient] = {
+    **EXACT,
+    "jacobian-free": geq.gradients.JacobianFree(),
+    "phantom-1": geq.gradients.Phantom(1),
+}
 
 
 @pytest.mark.parametrize("name", ANY)
@@ -205,21 +219,26 @@ class TwoParts(geq.Cell):
         return 0.2 * b.mean(-1) + c, (0.3 * a)[..., None].expand_as(b) + 0 * b
 
 
-REFUSING = [geq.Implicit(), geq.Implicit(solver=geq.Anderson()), geq.Phantom(), geq.JacobianFree()]
+REFUSING = [
+    geq.gradients.Implicit(),
+    geq.gradients.Implicit(solver=geq.solvers.Anderson()),
+    geq.gradients.Phantom(),
+    geq.gradients.JacobianFree(),
+]
 
 
 @pytest.mark.parametrize("gradient", REFUSING, ids=lambda g: type(g).__name__)
-def test_double_backward_is_refused(gradient: geq.Gradient) -> None:
+def test_double_backward_is_refused(gradient: geq.gradients.Gradient) -> None:
     problem, x = small_problem("gaussian")
     z = layer_of(problem, gradient=gradient)(x.requires_grad_())
-    with pytest.raises(geq.GradientError, match=r"silently wrong.*Unrolled"):
+    with pytest.raises(geq.errors.GradientError, match=r"silently wrong.*Unrolled"):
         torch.autograd.grad(z.sum(), x, create_graph=True)
 
 
 @pytest.mark.parametrize("kernel", ["gaussian", "sigmoid", "own"])
 def test_double_backward_through_unrolled_is_right(kernel: str) -> None:
     problem, x = small_problem(kernel)
-    layer = layer_of(problem, gradient=geq.Unrolled(steps=10, damping=0.9))
+    layer = layer_of(problem, gradient=geq.gradients.Unrolled(steps=10, damping=0.9))
     assert torch.autograd.gradgradcheck(layer, (x.requires_grad_(),), fast_mode=True)
 
 
@@ -247,19 +266,19 @@ def test_frozen_parameters_get_no_gradient(name: str) -> None:
 
 
 OPTIONS: list[tuple[Callable[[], object], str]] = [
-    (lambda: geq.Implicit(tol=0.0), "tol must be above 0: got 0.0"),
-    (lambda: geq.Implicit(max_steps=0), "max_steps must be at least 1: got 0"),
-    (lambda: geq.Implicit(on_failure="rise"), "did you mean 'raise'"),
-    (lambda: geq.Implicit(tolerance=1e-3), "option of Implicit 'tolerance'"),
-    (lambda: geq.Phantom(steps=0), "steps must be at least 1: got 0"),
-    (lambda: geq.Phantom(damping=0.0), r"damping must lie in \(0, 1\]: got 0.0"),
-    (lambda: geq.Phantom(dampin=0.5), "did you mean 'damping'"),
-    (lambda: geq.Unrolled(steps=0), "steps must be at least 1: got 0"),
-    (lambda: geq.Unrolled(damping=1.5), r"damping must lie in \(0, 1\]: got 1.5"),
+    (lambda: geq.gradients.Implicit(tol=0.0), "tol must be above 0: got 0.0"),
+    (lambda: geq.gradients.Implicit(max_steps=0), "max_steps must be at least 1: got 0"),
+    (lambda: geq.gradients.Implicit(on_failure="rise"), "did you mean 'raise'"),
+    (lambda: geq.gradients.Implicit(tolerance=1e-3), "option of Implicit 'tolerance'"),
+    (lambda: geq.gradients.Phantom(steps=0), "steps must be at least 1: got 0"),
+    (lambda: geq.gradients.Phantom(damping=0.0), r"damping must lie in \(0, 1\]: got 0.0"),
+    (lambda: geq.gradients.Phantom(dampin=0.5), "did you mean 'damping'"),
+    (lambda: geq.gradients.Unrolled(steps=0), "steps must be at least 1: got 0"),
+    (lambda: geq.gradients.Unrolled(damping=1.5), r"damping must lie in \(0, 1\]: got 1.5"),
 ]
 
 
 @pytest.mark.parametrize(("build", "told"), OPTIONS)
 def test_bad_options(build: Callable[[], object], told: str) -> None:
-    with pytest.raises(geq.OptionError, match=told):
+    with pytest.raises(geq.errors.OptionError, match=told):
         build()

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from geq.cell import ProximalCell
-from geq.error import GeqError, InputError
+from geq.cells import ProximalCell
+from geq.errors import GeqError, InputError
 from geq.model.network import Network
 from geq.model.registry import create_model, list_models
 from geq.model.segmenter import Segmenter

@@ -7,30 +7,34 @@ import torch
 from torch import Tensor
 
 import geq
-from geq.problem import Separable2d
-from geq.problem.operator import size_of
+from geq.operators import SeparableConvolution
+from geq.operators.operator import size_of
 from hidden_problems import convolve, convolve_back, matrix_of
 
 NORMS = {
-    "none": geq.NoNorm,
-    "weight": geq.WeightNorm,
-    "operator": lambda: geq.OperatorNorm(0.8),
+    "none": geq.constraints.Unconstrained,
+    "weight": geq.constraints.WeightNorm,
+    "operator": lambda: geq.constraints.SpectralBound(0.8),
     "role": lambda: None,
 }
 KERNELS = [1, 3, 5]
 
 
-def operators() -> dict[str, tuple[geq.Dense | geq.Conv2d, tuple[int, ...], tuple[int, ...]]]:
+def operators() -> dict[
+    str, tuple[geq.operators.Dense | geq.operators.Convolution, tuple[int, ...], tuple[int, ...]]
+]:
     """name -> (operator, shape of an argument, shape of a value)."""
     torch.manual_seed(0)
-    found: dict[str, tuple[geq.Dense | geq.Conv2d, tuple[int, ...], tuple[int, ...]]] = {}
+    found: dict[
+        str, tuple[geq.operators.Dense | geq.operators.Convolution, tuple[int, ...], tuple[int, ...]]
+    ] = {}
     for name, norm in NORMS.items():
-        found[f"dense-{name}"] = (geq.Dense(6, 4, norm=norm()), (6,), (4,))
+        found[f"dense-{name}"] = (geq.operators.Dense(6, 4, norm=norm()), (6,), (4,))
         for padding in ("zeros", "circular"):
             for kernel in KERNELS:
-                operator = geq.Conv2d(3, 2, kernel, padding, norm=norm())
+                operator = geq.operators.Convolution(3, 2, kernel, padding, norm=norm())
                 found[f"conv{kernel}-{padding}-{name}"] = (operator, (3, 5, 6), (2, 5, 6))
-                separable = Separable2d(3, 2, kernel, padding, norm=norm())
+                separable = SeparableConvolution(3, 2, kernel, padding, norm=norm())
                 found[f"separable{kernel}-{padding}-{name}"] = (separable, (3, 5, 6), (2, 5, 6))
     for operator, _, _ in found.values():
         with torch.no_grad():
@@ -43,7 +47,7 @@ OPERATORS = operators()
 each = pytest.mark.parametrize("name", OPERATORS)
 
 
-def pair(name: str) -> tuple[geq.Dense | geq.Conv2d, Tensor, Tensor]:
+def pair(name: str) -> tuple[geq.operators.Dense | geq.operators.Convolution, Tensor, Tensor]:
     operator, argument, value = OPERATORS[name]
     z = torch.randn(3, *argument, dtype=torch.float64)
     y = torch.randn(3, *value, dtype=torch.float64)
@@ -79,7 +83,7 @@ def test_adjoint_is_the_transposed_matrix(name: str) -> None:
 def test_weight_is_what_is_applied(name: str) -> None:
     operator, z, y = pair(name)
     value, back = operator(z), operator.adjoint(y)
-    if isinstance(operator, geq.Dense):
+    if isinstance(operator, geq.operators.Dense):
         torch.testing.assert_close(value, torch.einsum("oi,bi->bo", operator.weight, z))
         torch.testing.assert_close(back, torch.einsum("oi,bo->bi", operator.weight, y))
     else:
@@ -112,14 +116,14 @@ def test_operator_norm_holds(name: str) -> None:
 def test_the_quick_norm_bound_of_a_large_separable_operator(
     padding: str, kernel: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    operator = Separable2d(3, 2, kernel, padding).double()
+    operator = SeparableConvolution(3, 2, kernel, padding).double()
     exact = operator.norm_enclosure((5, 4)).upper
-    monkeypatch.setattr(Separable2d, "EXACT_NORM_SIZE", 0)
+    monkeypatch.setattr(SeparableConvolution, "EXACT_NORM_SIZE", 0)
     assert exact <= operator.norm_enclosure((5, 4)).upper + 1e-12 <= 2 * exact
 
 
 def test_a_separable_operator_has_its_own_count_and_bias() -> None:
-    operator = Separable2d(6, 4, 5, bias=True)
+    operator = SeparableConvolution(6, 4, 5, bias=True)
     assert sum(p.numel() for p in operator.parameters()) == 6 * 25 + 6 * 4 + 4
     kernel = operator.full_kernel(operator.effective_weight((8, 8)))
     assert kernel.shape == (4, 6, 5, 5)
@@ -130,9 +134,9 @@ def test_a_layer_with_a_separable_feedback() -> None:
     """The closed-form gradient of a hidden problem, against finite differences."""
     # The derivative of σ is exact at the singular vectors, so the largest singular values must not be alike.
     torch.manual_seed(3)
-    W = Separable2d(3, 2)
-    problem = geq.HiddenProblem(geq.Linear(), W=W, U=geq.Conv2d(2, 3, bias=True))
-    layer = geq.Equilibrium(problem, gradient=geq.Implicit(tol=1e-12), tol=1e-12, max_steps=500)
+    W = SeparableConvolution(3, 2)
+    problem = geq.EnergyProblem(geq.kernels.LinearKernel(), W=W, U=geq.operators.Convolution(2, 3, bias=True))
+    layer = geq.Equilibrium(problem, gradient=geq.gradients.Implicit(tol=1e-12), tol=1e-12, max_steps=500)
     layer.double().eval()
     x = torch.randn(2, 2, 3, 4, dtype=torch.float64, requires_grad=True)
     weight = W.raw_weight.detach().clone().requires_grad_()
@@ -145,7 +149,7 @@ def test_a_layer_with_a_separable_feedback() -> None:
 
 def test_weight_norm_does_not_bound_the_operator() -> None:
     """Why the default is another: with unit rows a convolution still amplifies."""
-    operator = geq.Conv2d(8, 8, norm=geq.WeightNorm()).double()
+    operator = geq.operators.Convolution(8, 8, norm=geq.constraints.WeightNorm()).double()
     z = torch.ones(1, 8, 8, 8, dtype=torch.float64)
     rows = operator.effective_weight(size_of(z)).flatten(1).norm(dim=1)
     torch.testing.assert_close(rows, operator.norm.gain)
@@ -153,18 +157,24 @@ def test_weight_norm_does_not_bound_the_operator() -> None:
 
 
 def test_feedback_is_bounded_by_its_role_and_input_is_not() -> None:
-    problem = geq.HiddenProblem(geq.Gaussian(0.1), W=geq.Dense(4, 5), U=geq.Dense(3, 5))
-    assert isinstance(problem.W.norm, geq.OperatorNorm)
+    problem = geq.EnergyProblem(
+        geq.kernels.GaussianKernel(0.1), W=geq.operators.Dense(4, 5), U=geq.operators.Dense(3, 5)
+    )
+    assert isinstance(problem.W.norm, geq.constraints.SpectralBound)
     assert problem.W.norm.bound == 0.95
-    assert isinstance(problem.U.norm, geq.NoNorm)
-    chosen = geq.HiddenProblem(geq.Gaussian(0.1), W=geq.Dense(4, 5, norm=geq.NoNorm()), U=geq.Dense(3, 5))
-    assert isinstance(chosen.W.norm, geq.NoNorm), "a rule that was asked for stays"
+    assert isinstance(problem.U.norm, geq.constraints.Unconstrained)
+    chosen = geq.EnergyProblem(
+        geq.kernels.GaussianKernel(0.1),
+        W=geq.operators.Dense(4, 5, norm=geq.constraints.Unconstrained()),
+        U=geq.operators.Dense(3, 5),
+    )
+    assert isinstance(chosen.W.norm, geq.constraints.Unconstrained), "a rule that was asked for stays"
 
 
 def test_bias_shifts_the_value_and_not_the_adjoint() -> None:
     for operator, shape in [
-        (geq.Dense(3, 2, bias=True), (4, 3)),
-        (geq.Conv2d(3, 2, bias=True), (4, 3, 5, 5)),
+        (geq.operators.Dense(3, 2, bias=True), (4, 3)),
+        (geq.operators.Convolution(3, 2, bias=True), (4, 3, 5, 5)),
     ]:
         zero = torch.zeros(shape)
         with torch.no_grad():
@@ -178,54 +188,63 @@ def test_bias_shifts_the_value_and_not_the_adjoint() -> None:
 @pytest.mark.parametrize(
     ("build", "told"),
     [
-        (lambda: geq.Dense(0, 3), "positive sizes: got 0 → 3"),
-        (lambda: geq.Conv2d(3, 0), "positive channels: got 3 → 0"),
-        (lambda: geq.Conv2d(3, 3, kernel_size=4), "kernel_size must be odd.*got 4; use 1, 3, 5"),
-        (lambda: geq.Conv2d(3, 3, kernel_size=-1), "must be odd"),
+        (lambda: geq.operators.Dense(0, 3), "positive sizes: got 0 → 3"),
+        (lambda: geq.operators.Convolution(3, 0), "positive channels: got 3 → 0"),
         (
-            lambda: geq.Conv2d(3, 3, padding="reflect"),
+            lambda: geq.operators.Convolution(3, 3, kernel_size=4),
+            "kernel_size must be odd.*got 4; use 1, 3, 5",
+        ),
+        (lambda: geq.operators.Convolution(3, 3, kernel_size=-1), "must be odd"),
+        (
+            lambda: geq.operators.Convolution(3, 3, padding="reflect"),
             "padding must be one of zeros, circular: got 'reflect'",
         ),
-        (lambda: geq.Conv2d(3, 3, kernelsize=3), "did you mean 'kernel_size'"),
-        (lambda: geq.OperatorNorm(0.0), "must be positive: got 0.0"),
-        (lambda: geq.OperatorNorm(-1.0), "must be positive"),
-        (lambda: geq.OperatorNorm(bond=1.0), "did you mean 'bound'"),
+        (lambda: geq.operators.Convolution(3, 3, kernelsize=3), "did you mean 'kernel_size'"),
+        (lambda: geq.constraints.SpectralBound(0.0), "must be positive: got 0.0"),
+        (lambda: geq.constraints.SpectralBound(-1.0), "must be positive"),
+        (lambda: geq.constraints.SpectralBound(bond=1.0), "did you mean 'bound'"),
     ],
 )
 def test_bad_options(build: object, told: str) -> None:
-    with pytest.raises(geq.OptionError, match=told):
+    with pytest.raises(geq.errors.OptionError, match=told):
         build()  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(
     ("operator", "shape", "told"),
     [
-        (geq.Dense(3, 2), (5, 4), r"the argument of Dense must be \(batch, …, 3\): got \(5, 4\)"),
-        (geq.Dense(3, 2), (3,), r"got \(3,\)"),
+        (geq.operators.Dense(3, 2), (5, 4), r"the argument of Dense must be \(batch, …, 3\): got \(5, 4\)"),
+        (geq.operators.Dense(3, 2), (3,), r"got \(3,\)"),
         (
-            geq.Conv2d(3, 2),
+            geq.operators.Convolution(3, 2),
             (5, 4, 6, 6),
             r"of Conv2d must be \(batch, 3, height, width\): got \(5, 4, 6, 6\)",
         ),
-        (geq.Conv2d(3, 2), (3, 6, 6), r"got \(3, 6, 6\)"),
+        (geq.operators.Convolution(3, 2), (3, 6, 6), r"got \(3, 6, 6\)"),
         (
-            geq.Conv2d(3, 2, kernel_size=7),
+            geq.operators.Convolution(3, 2, kernel_size=7),
             (1, 3, 2, 8),
             r"at least 3 pixels wide for a kernel of 7: got \(2, 8\)",
         ),
     ],
 )
-def test_bad_shapes(operator: geq.Dense | geq.Conv2d, shape: tuple[int, ...], told: str) -> None:
-    with pytest.raises(geq.InputError, match=told):
+def test_bad_shapes(
+    operator: geq.operators.Dense | geq.operators.Convolution, shape: tuple[int, ...], told: str
+) -> None:
+    with pytest.raises(geq.errors.InputError, match=told):
         operator(torch.zeros(shape))
 
 
 def test_bad_shapes_of_the_adjoint() -> None:
-    with pytest.raises(geq.InputError, match=r"adjoint of Dense must be \(batch, …, 2\): got \(5, 3\)"):
-        geq.Dense(3, 2).adjoint(torch.zeros(5, 3))
+    with pytest.raises(
+        geq.errors.InputError, match=r"adjoint of Dense must be \(batch, …, 2\): got \(5, 3\)"
+    ):
+        geq.operators.Dense(3, 2).adjoint(torch.zeros(5, 3))
 
 
 def test_repr_shows_the_sizes() -> None:
-    assert "Dense(" in repr(geq.Dense(3, 2))
-    assert "3, 2, bias=False" in repr(geq.Dense(3, 2))
-    assert "3, 2, kernel_size=5, padding='circular', bias=True" in repr(geq.Conv2d(3, 2, 5, "circular", True))
+    assert "Dense(" in repr(geq.operators.Dense(3, 2))
+    assert "3, 2, bias=False" in repr(geq.operators.Dense(3, 2))
+    assert "3, 2, kernel_size=5, padding='circular', bias=True" in repr(
+        geq.operators.Convolution(3, 2, 5, "circular", True)
+    )

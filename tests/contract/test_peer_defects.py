@@ -24,9 +24,9 @@ def layer_of(kernel: str = "gaussian", **options: object) -> geq.Equilibrium:
 
 def test_misspelt_options_are_not_swallowed() -> None:
     """Elsewhere ``f_maxiter=3`` silently gives 40 steps."""
-    with pytest.raises(geq.OptionError, match="unknown option of Equilibrium 'f_maxiter'"):
+    with pytest.raises(geq.errors.OptionError, match="unknown option of Equilibrium 'f_maxiter'"):
         layer_of(f_maxiter=3)
-    with pytest.raises(geq.OptionError, match="did you mean 'max_steps'"):
+    with pytest.raises(geq.errors.OptionError, match="did you mean 'max_steps'"):
         layer_of(max_step=3)
     assert layer_of(max_steps=3, on_failure="ignore").solve(hidden_problems.vectors()).steps.max() == 3
 
@@ -38,15 +38,15 @@ def test_no_public_class_swallows_options(name: str) -> None:
         with pytest.raises((TypeError, ValueError)):
             kind(no_such_option=1)
         return
-    with pytest.raises(geq.OptionError, match="no_such_option"):
+    with pytest.raises(geq.errors.OptionError, match="no_such_option"):
         kind(no_such_option=1)
 
 
 def test_divergence_is_not_silent() -> None:
-    problem = hidden_problems.dense("linear", norm=geq.NoNorm())
+    problem = hidden_problems.dense("linear", norm=geq.constraints.Unconstrained())
     with torch.no_grad():
         problem.W.raw_weight.mul_(10)
-    layer = geq.Equilibrium(problem, solver=geq.Picard(), max_steps=500)
+    layer = geq.Equilibrium(problem, solver=geq.solvers.Picard(), max_steps=500)
     with pytest.raises(geq.ConvergenceError, match="blew up"):
         layer.eval()(hidden_problems.vectors())
     layer.train()(hidden_problems.vectors())
@@ -57,15 +57,15 @@ def test_divergence_is_not_silent() -> None:
 def test_nan_is_not_silent() -> None:
     x = hidden_problems.vectors()
     x[0, 0] = torch.nan
-    with pytest.raises(geq.InputError, match="NaN"):
+    with pytest.raises(geq.errors.InputError, match="NaN"):
         layer_of().train()(x)
 
 
 def test_double_backward_is_not_silently_wrong() -> None:
     x = hidden_problems.small_vectors().requires_grad_()
-    with pytest.raises(geq.GradientError):
+    with pytest.raises(geq.errors.GradientError):
         torch.autograd.grad(layer_of()(x).sum(), x, create_graph=True)
-    unrolled = layer_of(gradient=geq.Unrolled(30)).eval()
+    unrolled = layer_of(gradient=geq.gradients.Unrolled(30)).eval()
     assert torch.autograd.gradgradcheck(unrolled, (x,), fast_mode=True)
 
 
@@ -74,10 +74,10 @@ def test_small_inputs_do_not_stall_anderson() -> None:
     problem = hidden_problems.dense("linear")
     with torch.no_grad():
         problem.U.bias.zero_()  # type: ignore[union-attr, operator]
-    layer = geq.Equilibrium(problem, solver=geq.Anderson(), tol=1e-8, max_steps=100).eval()
+    layer = geq.Equilibrium(problem, solver=geq.solvers.Anderson(), tol=1e-8, max_steps=100).eval()
     x = hidden_problems.vectors()
     steps = [int(layer.solve(scale * x).steps.max()) for scale in (1.0, 1e-3, 1e-5)]
-    picard = geq.Equilibrium(problem, solver=geq.Picard(), tol=1e-8, max_steps=1000).eval()
+    picard = geq.Equilibrium(problem, solver=geq.solvers.Picard(), tol=1e-8, max_steps=1000).eval()
     assert max(steps) <= steps[0] + 1
     assert steps[0] < 0.3 * int(picard.solve(x).steps.max()), "acceleration at work"
 
@@ -99,12 +99,12 @@ def test_stopping_is_per_sample() -> None:
     assert solution.residual[0].item() == pytest.approx(alone.residual[0].item(), rel=1e-3)
 
 
-@pytest.mark.parametrize("norm", [geq.WeightNorm(), geq.OperatorNorm()])
-def test_deepcopy_and_state_after_normalisation(norm: geq.NormRule) -> None:
+@pytest.mark.parametrize("norm", [geq.constraints.WeightNorm(), geq.constraints.SpectralBound()])
+def test_deepcopy_and_state_after_normalisation(norm: geq.constraints.Constraint) -> None:
     layer = geq.Equilibrium(hidden_problems.conv("patch-learned", norm=norm), max_steps=200)
     with torch.no_grad():
         layer.problem.W.raw_weight.mul_(0.2)
-        if isinstance(norm, geq.WeightNorm):
+        if isinstance(norm, geq.constraints.WeightNorm):
             layer.problem.W.norm.gain.mul_(0.2)
     x = hidden_problems.small_maps()
     layer.train()(x).sum().backward()
@@ -125,13 +125,13 @@ def test_evaluation_mode_has_a_gradient() -> None:
 
 def test_training_and_evaluation_give_the_same_output() -> None:
     """Elsewhere the training output is the state after the phantom steps, evaluation's the solver's."""
-    layer, x = layer_of(gradient=geq.Phantom(5, 0.8)), hidden_problems.vectors()
+    layer, x = layer_of(gradient=geq.gradients.Phantom(5, 0.8)), hidden_problems.vectors()
     torch.testing.assert_close(layer.train()(x), layer.eval()(x))
 
 
 def test_singular_anderson_systems_do_no_harm() -> None:
     """More memory than dimensions: the Gram matrix is singular from the seventh step on."""
-    layer = layer_of("linear", solver=geq.Anderson(memory=20, ridge=0.0), tol=1e-10).eval()
+    layer = layer_of("linear", solver=geq.solvers.Anderson(memory=20, ridge=0.0), tol=1e-10).eval()
     solution = layer.solve(hidden_problems.vectors())
     assert solution.converged.all()
     assert isinstance(solution.value, Tensor)
@@ -141,7 +141,7 @@ def test_singular_anderson_systems_do_no_harm() -> None:
 def test_memory_does_not_grow_with_the_steps() -> None:
     def kept(tol: float) -> int:
         sizes: list[int] = []
-        layer = layer_of("linear", solver=geq.Picard(), tol=tol, max_steps=2000)
+        layer = layer_of("linear", solver=geq.solvers.Picard(), tol=tol, max_steps=2000)
         with torch.autograd.graph.saved_tensors_hooks(lambda t: (sizes.append(t.numel()), t)[1], lambda t: t):
             layer(hidden_problems.vectors())
         return sum(sizes)
@@ -165,7 +165,7 @@ def test_ones_own_layer_takes_ten_lines() -> None:
 
 def test_backward_is_known_to_have_converged() -> None:
     """A backward solver that fails must say so."""
-    gradient = geq.Implicit(tol=1e-12, max_steps=1)
+    gradient = geq.gradients.Implicit(tol=1e-12, max_steps=1)
     layer = layer_of("linear", gradient=gradient).eval()
     with pytest.warns(geq.ConvergenceWarning, match="adjoint system"):
         layer(hidden_problems.vectors().requires_grad_()).sum().backward()

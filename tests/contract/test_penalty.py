@@ -12,15 +12,15 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 import geq
-from geq.problem import ActivationPenalty, LeakyPenalty, SigmoidPenalty, TanhPenalty
+from geq.penalties import ActivationPenalty, LeakyPenalty, SigmoidPenalty, TanhPenalty
 
 PENALTIES = {
-    "none": geq.NoPenalty(),
-    "non-negative": geq.NonNegative(),
-    "box": geq.Box(-0.5, 2.0),
-    "l1": geq.L1(0.7),
-    "elastic": geq.ElasticNet(0.4, 1.5),
-    "ridge": geq.ElasticNet(0.0, 2.0),
+    "none": geq.penalties.NoPenalty(),
+    "non-negative": geq.penalties.NonNegative(),
+    "box": geq.penalties.Box(-0.5, 2.0),
+    "l1": geq.penalties.L1(0.7),
+    "elastic": geq.penalties.ElasticNet(0.4, 1.5),
+    "ridge": geq.penalties.ElasticNet(0.0, 2.0),
     "leaky": LeakyPenalty(0.2),
     "tanh": TanhPenalty(),
     "sigmoid": SigmoidPenalty(),
@@ -156,12 +156,12 @@ def test_prox_is_feasible_and_keeps_shape_and_precision(name: str) -> None:
 
 def test_values() -> None:
     z = row(-1.0, 2.0)
-    assert geq.NonNegative().value(z).item() == math.inf
-    assert geq.NonNegative().value(z.abs()).item() == 0
-    assert geq.Box(-1.0, 2.0).value(z).item() == 0  # the edges belong to it
-    assert geq.L1(2.0).value(z).item() == 6
-    assert geq.ElasticNet(1.0, 2.0).value(z).item() == 8
-    assert geq.NoPenalty().value(z).item() == 0
+    assert geq.penalties.NonNegative().value(z).item() == math.inf
+    assert geq.penalties.NonNegative().value(z.abs()).item() == 0
+    assert geq.penalties.Box(-1.0, 2.0).value(z).item() == 0  # the edges belong to it
+    assert geq.penalties.L1(2.0).value(z).item() == 6
+    assert geq.penalties.ElasticNet(1.0, 2.0).value(z).item() == 8
+    assert geq.penalties.NoPenalty().value(z).item() == 0
     assert LeakyPenalty(0.25).value(z).item() == 1.5
     edge = row(-1.0, 1.0)
     assert TanhPenalty().value(edge).item() == pytest.approx(2 * math.log(2) - 1)
@@ -176,17 +176,17 @@ def test_values() -> None:
 @pytest.mark.parametrize(
     ("build", "told"),
     [
-        (lambda: geq.Box(1.0, 1.0), "low < high: got low=1.0, high=1.0"),
-        (lambda: geq.Box(float("nan"), 1.0), "low < high"),
-        (lambda: geq.L1(-0.1), "must not be negative: got l1=-0.1"),
-        (lambda: geq.ElasticNet(0.1, float("nan")), "must not be negative"),
-        (lambda: geq.ElasticNet(0.1, lambda2=2), "option of ElasticNet 'lambda2'"),
+        (lambda: geq.penalties.Box(1.0, 1.0), "low < high: got low=1.0, high=1.0"),
+        (lambda: geq.penalties.Box(float("nan"), 1.0), "low < high"),
+        (lambda: geq.penalties.L1(-0.1), "must not be negative: got l1=-0.1"),
+        (lambda: geq.penalties.ElasticNet(0.1, float("nan")), "must not be negative"),
+        (lambda: geq.penalties.ElasticNet(0.1, lambda2=2), "option of ElasticNet 'lambda2'"),
         (lambda: LeakyPenalty(1.5), r"lies in \(0, 1\].*got 1.5"),
         (lambda: LeakyPenalty(0.0), "0 is ReLU, NonNegative"),
     ],
 )
 def test_bad_options(build: object, told: str) -> None:
-    with pytest.raises(geq.OptionError, match=told):
+    with pytest.raises(geq.errors.OptionError, match=told):
         build()  # type: ignore[operator]
 
 

@@ -10,13 +10,13 @@ from torch import Tensor
 
 import geq
 import hidden_problems
-from geq.problem.similarity import PEAK_CURVATURE
+from geq.kernels.base import PEAK_CURVATURE
 from hidden_problems import PATCHED, SIMILARITIES, hessian_of_score
 
 CURVED = ["linear", "gaussian", "gaussian-learned", "gaussian-paper", "gaussian-zero"]
 
 
-def pair(kernel: str, on_maps: bool) -> tuple[geq.Similarity, Tensor, Tensor]:
+def pair(kernel: str, on_maps: bool) -> tuple[geq.kernels.Kernel, Tensor, Tensor]:
     similarity = {**SIMILARITIES, **PATCHED}[kernel]().double().eval()
     shape = (4, 4, 4, 4) if on_maps else (4, 5)
     u, v = torch.randn(2, *shape, dtype=torch.float64)
@@ -66,7 +66,7 @@ def test_samples_do_not_meet(kernel: str, on_maps: bool) -> None:
 def test_curvature_bounds_hold_on_vectors(kernel: str, strength: float) -> None:
     """The eigenvalues of ∇²S lie in the stated interval, for random weights, inputs and states."""
     for seed in range(12):
-        problem = hidden_problems.dense(kernel, norm=geq.OperatorNorm(strength), seed=seed)
+        problem = hidden_problems.dense(kernel, norm=geq.constraints.SpectralBound(strength), seed=seed)
         norm = torch.linalg.matrix_norm(problem.W.weight, 2).item()
         bounds = problem.similarity.curvature(norm)
         certificate = problem.well_posedness()
@@ -85,7 +85,7 @@ def test_curvature_bounds_hold_on_vectors(kernel: str, strength: float) -> None:
 @pytest.mark.parametrize("padding", hidden_problems.PADDINGS)
 def test_curvature_bounds_hold_on_maps(kernel: str, padding: str) -> None:
     for seed in range(2):
-        problem = hidden_problems.conv(kernel, padding, norm=geq.OperatorNorm(1.2), seed=seed)
+        problem = hidden_problems.conv(kernel, padding, norm=geq.constraints.SpectralBound(1.2), seed=seed)
         x = hidden_problems.maps(1, seed)
         c = problem.inject(x)
         certificate = problem.well_posedness(hidden_problems.SIZE)
@@ -100,7 +100,7 @@ def test_curvature_bounds_hold_on_maps(kernel: str, padding: str) -> None:
 def test_peak_curvature_is_reached() -> None:
     """The upper bound is not loose: ‖d‖² = 3/(2γ) attains it, and the lower one at d = 0."""
     gamma = 0.4
-    similarity = geq.Gaussian(gamma)
+    similarity = geq.kernels.GaussianKernel(gamma)
 
     def eigenvalues(t: float) -> Tensor:
         d = torch.zeros(1, 3, dtype=torch.float64)
@@ -127,47 +127,54 @@ def test_no_bound_is_claimed_where_none_is_known(kernel: str) -> None:
 
 @pytest.mark.parametrize("degree", [1, 0, -3])
 def test_degree_must_be_at_least_two(degree: int) -> None:
-    with pytest.raises(geq.OptionError, match=f"at least 2: got {degree}; degree 1 is Linear"):
-        geq.Polynomial(degree)
+    with pytest.raises(geq.errors.OptionError, match=f"at least 2: got {degree}; degree 1 is Linear"):
+        geq.kernels.PolynomialKernel(degree)
 
 
 @pytest.mark.parametrize("width", [0.0, -1.0, float("nan")])
 def test_width_of_the_polynomial_must_be_positive(width: float) -> None:
-    with pytest.raises(geq.OptionError, match=f"width must be finite and positive: got {width}"):
-        geq.Polynomial(width=width)
-    with pytest.raises(geq.OptionError, match="width is of the mean: got 4"):
-        geq.Polynomial(averaged=False, width=4.0)
+    with pytest.raises(geq.errors.OptionError, match=f"width must be finite and positive: got {width}"):
+        geq.kernels.PolynomialKernel(width=width)
+    with pytest.raises(geq.errors.OptionError, match="width is of the mean: got 4"):
+        geq.kernels.PolynomialKernel(averaged=False, width=4.0)
 
 
 def test_a_wide_polynomial_has_an_equilibrium_where_the_narrow_one_has_none() -> None:
     """Without W, z = kv with k = 1 + ⟨v, z⟩/n = 1 + k·m/width for the mean m of v²: k = 1/(1 − m/width)."""
-    U, W = geq.Dense(1, 6, norm=geq.NoNorm()), geq.Dense(6, 2, norm=geq.NoNorm())
+    U, W = (
+        geq.operators.Dense(1, 6, norm=geq.constraints.Unconstrained()),
+        geq.operators.Dense(6, 2, norm=geq.constraints.Unconstrained()),
+    )
     U.raw_weight.data.fill_(1.5)
     W.raw_weight.data.zero_()
     x = torch.ones(1, 1)
-    wide = geq.Equilibrium(geq.HiddenProblem(geq.Polynomial(width=4.0), W=W, U=U), tol=1e-6).eval()
+    wide = geq.Equilibrium(
+        geq.EnergyProblem(geq.kernels.PolynomialKernel(width=4.0), W=W, U=U), tol=1e-6
+    ).eval()
     torch.testing.assert_close(wide(x), torch.full((1, 6), 1.5 / (1 - 1.5**2 / 4)))
-    narrow = geq.Equilibrium(geq.HiddenProblem(geq.Polynomial(), W=W, U=U)).eval()
+    narrow = geq.Equilibrium(geq.EnergyProblem(geq.kernels.PolynomialKernel(), W=W, U=U)).eval()
     with pytest.raises(geq.ConvergenceError):
         narrow(x)
 
 
 def test_value_must_give_one_number_per_sample() -> None:
-    class PerEntry(geq.Similarity):
+    class PerEntry(geq.kernels.Kernel):
         def value(self, u: Tensor, v: Tensor) -> Tensor:
             return u * v
 
-    problem = geq.HiddenProblem(PerEntry(), W=geq.Dense(3, 2), U=geq.Dense(4, 2))
-    with pytest.raises(geq.InputError, match=r"one number per sample, shape \(5,\): got \(5, 2\); sum over"):
+    problem = geq.EnergyProblem(PerEntry(), W=geq.operators.Dense(3, 2), U=geq.operators.Dense(4, 2))
+    with pytest.raises(
+        geq.errors.InputError, match=r"one number per sample, shape \(5,\): got \(5, 2\); sum over"
+    ):
         geq.Equilibrium(problem)(torch.randn(5, 4))
 
 
 def test_value_that_ignores_the_state_has_no_gradient() -> None:
-    class Constant(geq.Similarity):
+    class Constant(geq.kernels.Kernel):
         def value(self, u: Tensor, v: Tensor) -> Tensor:
             return v.sum(1)
 
-    problem = geq.HiddenProblem(Constant(), W=geq.Dense(3, 2), U=geq.Dense(4, 2))
+    problem = geq.EnergyProblem(Constant(), W=geq.operators.Dense(3, 2), U=geq.operators.Dense(4, 2))
     layer = geq.Equilibrium(problem)
     z = layer(torch.randn(5, 4))
     assert not z.any()
@@ -191,10 +198,10 @@ def test_own_similarity_needs_only_a_value() -> None:
 
 def test_derived_gradient_is_refused_where_it_would_be_zero() -> None:
     similarity = hidden_problems.InverseMultiquadric()
-    with torch.inference_mode(), pytest.raises(geq.GradientError, match="inference_mode"):
+    with torch.inference_mode(), pytest.raises(geq.errors.GradientError, match="inference_mode"):
         similarity.grad(torch.zeros(1, 2), torch.ones(1, 2))
 
 
 def test_repr_shows_the_options() -> None:
-    assert repr(geq.Polynomial(3)) == "Polynomial(degree=3, offset=1.0, averaged=True, width=1)"
-    assert repr(geq.Sigmoid(averaged=False)) == "Sigmoid(averaged=False)"
+    assert repr(geq.kernels.PolynomialKernel(3)) == "Polynomial(degree=3, offset=1.0, averaged=True, width=1)"
+    assert repr(geq.kernels.SigmoidKernel(averaged=False)) == "Sigmoid(averaged=False)"

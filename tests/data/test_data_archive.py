@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from geq.data.archive import unpack
-from geq.error import DataError
+from geq.errors import DataError
 
 
 def write(path: Path, *members: tarfile.TarInfo, content: bytes = b"content") -> Path:

@@ -12,7 +12,7 @@ from geq.data.cifar import CIFAR100_CLASSES, CIFAR100_COARSE, COARSE_OF_FINE, LA
 from geq.data.dataset import ImageDataset, Statistics
 from geq.data.restricted import read_pickle
 from geq.data.source import SOURCES
-from geq.error import DataError
+from geq.errors import DataError
 
 
 def write_binary(root: Path, name: str) -> None:

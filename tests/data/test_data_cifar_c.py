@@ -12,7 +12,7 @@ from geq.data.corruption import cifar_c, corrupt
 from geq.data.corruption.cifar_c import read_cifar_c, write_cifar_c
 from geq.data.dataset import ImageDataset
 from geq.data.registry import load_dataset
-from geq.error import DataError, OptionError
+from geq.errors import DataError, OptionError
 
 NAMES = ["contrast", "gaussian_noise"]
 

@@ -13,7 +13,7 @@ from geq.data.corruption.frost import TEXTURES, texture
 from geq.data.corruption.registry import FAULTS, _corruptions
 from geq.data.corruption.weather import plasma
 from geq.data.registry import load_dataset
-from geq.error import InputError, OptionError
+from geq.errors import InputError, OptionError
 
 STRENGTH = {
     "gaussian_noise": (7.98, 11.88, 15.71, 17.60, 19.47),

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from geq.data.dataset import Dataset, ImageDataset, Labelled, Statistics
-from geq.error import DataError, InputError
+from geq.errors import DataError, InputError
 
 
 def tiny(labels: list[int], channels: int = 1) -> ImageDataset:

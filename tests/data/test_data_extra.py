@@ -13,7 +13,7 @@ from geq.data.digits import read_digits
 from geq.data.hub import read_hub
 from geq.data.image import read_image
 from geq.data.transform import RandAugment, randaugment
-from geq.error import MissingExtraError
+from geq.errors import MissingExtraError
 
 
 def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ sys.modules["cv2"] = None
 import numpy
 try:
     geq.data.corruption.corrupt(numpy.zeros((1, 8, 8, 3), dtype=numpy.uint8), "fog", 1, 0)
-except geq.error.MissingExtraError as error:
+except geq.errors.MissingExtraError as error:
     print(error)
 """
     result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

@@ -11,7 +11,7 @@ from geq.data.corruption.fault import CORRUPTIONS
 from geq.data.corruption.registry import FAULTS, known_names
 from geq.data.protocol import with_label_noise
 from geq.data.registry import load_dataset
-from geq.error import OptionError
+from geq.errors import OptionError
 
 GREY = np.full((40, 32, 32, 3), 100, dtype=np.uint8)
 

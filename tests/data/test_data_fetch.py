@@ -16,7 +16,7 @@ import pytest
 from geq.data import fetch as fetching
 from geq.data.fetch import download, fetch
 from geq.data.source import SOURCES, Download, Source
-from geq.error import DataError, OptionError
+from geq.errors import DataError, OptionError
 
 CONTENT = bytes(range(256)) * 4000
 MD5 = hashlib.md5(CONTENT).hexdigest()

@@ -10,7 +10,7 @@ import pytest
 from dataset_kinds import KINDS, Kind, write_hub
 from geq.data import fingerprint
 from geq.data.fingerprint import Fingerprint
-from geq.error import DataError
+from geq.errors import DataError
 from geq.training.ingredient import open_split
 from geq.training.option import TrainOptions
 

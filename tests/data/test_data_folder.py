@@ -11,7 +11,7 @@ from PIL import Image
 from geq.data.dataset import Split
 from geq.data.folder import read_image_folder
 from geq.data.registry import load_dataset
-from geq.error import DataError, OptionError
+from geq.errors import DataError, OptionError
 
 CLASSES = ("n01", "n02", "n03")
 

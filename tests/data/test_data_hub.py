@@ -12,7 +12,7 @@ from geq.data.dataset import Split
 from geq.data.loader import BatchLoader
 from geq.data.registry import load_dataset
 from geq.data.transform import default_transform
-from geq.error import DataError, OptionError
+from geq.errors import DataError, OptionError
 
 datasets = pytest.importorskip("datasets")
 

@@ -9,7 +9,7 @@ import pytest
 
 from geq.data.dataset import Statistics
 from geq.data.idx import SYSTEM_FOLDERS, read_idx, read_mnist
-from geq.error import DataError
+from geq.errors import DataError
 
 
 def idx(array: np.ndarray) -> bytes:

@@ -11,7 +11,7 @@ from PIL import Image
 from stress.attack.bomb import webp
 
 from geq.data.image import decode_image, read_image, read_mask
-from geq.error import DataError
+from geq.errors import DataError
 
 
 def save(path: Path, mode: str, colour: object, **options: object) -> Path:

@@ -15,7 +15,7 @@ from geq.data.loader import BatchLoader
 from geq.data.registry import load_dataset
 from geq.data.transform import Compose, CropFlip, Normalize, SegmentationCrop, default_transform
 from geq.data.transform.kind import Images, Transform
-from geq.error import OptionError
+from geq.errors import OptionError
 
 STATISTICS = Statistics((0.5, 0.5, 0.5), (0.25, 0.25, 0.25))
 

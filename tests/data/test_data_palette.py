@@ -4,7 +4,7 @@ import pytest
 
 from geq.data.palette import PALETTES, VOID, colours_of
 from geq.data.segmentation import CAMVID_CLASSES, CITYSCAPES_TRAIN_IDS
-from geq.error import OptionError
+from geq.errors import OptionError
 
 
 def test_every_class_has_a_colour_of_its_own() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from geq.data.cifar import CIFAR100_CLASSES, COARSE_OF_FINE, read_cifar
 from geq.data.protocol import first_classes, hold_out, stratified, subset_by_size, superclasses
 from geq.data.registry import load_dataset
-from geq.error import InputError, OptionError
+from geq.errors import InputError, OptionError
 
 
 @settings(max_examples=60, deadline=None)

@@ -7,7 +7,7 @@ import torch
 
 from geq.data.dataset import ImageDataset
 from geq.data.registry import DatasetOptions, dataset_info, dataset_names, load_dataset, load_with_options
-from geq.error import OptionError
+from geq.errors import OptionError
 
 
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:

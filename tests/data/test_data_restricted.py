@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from geq.data.restricted import read_pickle
-from geq.error import DataError
+from geq.errors import DataError
 
 
 class Call:

@@ -9,7 +9,7 @@ from PIL import Image
 
 from geq.data.registry import load_dataset
 from geq.data.segmentation import CAMVID_CLASSES, IGNORE, read_camvid, read_cityscapes
-from geq.error import DataError
+from geq.errors import DataError
 
 
 def save(path: Path, array: np.ndarray) -> None:

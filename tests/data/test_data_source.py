@@ -8,7 +8,7 @@ import pytest
 from geq.data.idx import SYSTEM_FOLDERS
 from geq.data.registry import dataset_names
 from geq.data.source import SOURCES, check_files
-from geq.error import DataError, OptionError
+from geq.errors import DataError, OptionError
 
 
 def test_every_named_dataset_can_be_fetched_or_says_how() -> None:

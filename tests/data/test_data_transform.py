@@ -22,7 +22,7 @@ from geq.data.transform import (
     default_transform,
 )
 from geq.data.transform import randaugment as rand
-from geq.error import InputError, OptionError
+from geq.errors import InputError, OptionError
 
 
 def generator(seed: int = 0) -> Generator:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from sklearn.datasets import load_digits, load_iris
 
-from geq.error import GeqError, InputError
+from geq.errors import GeqError, InputError
 from geq.sklearn import GEQClassifier, GEQRegressor, OptEqClassifier
 from geq.sklearn.finite import largest_value
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from geq.error import InputError
+from geq.errors import InputError
 from geq.sklearn import GEQClassifier, GEQRegressor, OptEqClassifier
 
 DIGITS = load_digits()
@@ -22,7 +22,7 @@ def short(kind: Any = GEQClassifier, **options: Any) -> Any:
 
 # In training the power iteration makes one step per solve: where W moves as fast as here, its norm can pass
 # the bound for a batch, which is said by a warning.
-@pytest.mark.filterwarnings("default::geq.error.ConvergenceWarning")
+@pytest.mark.filterwarnings("default::geq.errors.ConvergenceWarning")
 @pytest.mark.parametrize("kind", [GEQClassifier, OptEqClassifier])
 def test_digits_are_learned(kind: Any) -> None:
     model = kind(max_iter=12, width=16, batch_size=64, random_state=0).fit(IMAGES, LABELS)

@@ -17,7 +17,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from geq.error import ConvergenceError, ConvergenceWarning, InputError, OptionError
+from geq.errors import ConvergenceError, ConvergenceWarning, InputError, OptionError
 from geq.sklearn import GEQClassifier, GEQRegressor, OptEqClassifier
 
 X, Y = load_iris(return_X_y=True)

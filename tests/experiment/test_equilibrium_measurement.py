@@ -19,8 +19,8 @@ from geq.experiment.equilibrium_measurement import (
     cut_off,
     even_weights,
 )
+from geq.kernels.patch_gaussian import to_patches
 from geq.model.network import Network
-from geq.problem.patch import to_patches
 from geq.training.ingredient import evaluation_loader, open_split
 from geq.training.monitor import AttentionStatistics
 from geq.training.probe import effective_rank, probe, probe_untrained, summarise

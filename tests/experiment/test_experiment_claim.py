@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from geq.error import InputError
+from geq.errors import InputError
 from geq.experiment.claim import Claim, interval, judge
 from geq.experiment.record import Record
 

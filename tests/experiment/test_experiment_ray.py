@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from geq.error import MissingExtraError, OptionError
+from geq.errors import MissingExtraError, OptionError
 from geq.experiment.ray_launcher import RayLauncher, connect, found_address
 from geq.experiment.record import Record, read_records
 from geq.experiment.remote import run_child

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from geq.data.dataset import Statistics
-from geq.error import OptionError
+from geq.errors import OptionError
 from geq.experiment.cost import expected_seconds
 from geq.experiment.experiment import SCALES, Experiment
 from geq.experiment.plan import grouped, plan

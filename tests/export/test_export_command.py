@@ -13,7 +13,7 @@ import torch
 
 from geq.cli import main
 from geq.command.export import main as export
-from geq.error import CheckpointError, MissingExtraError, OptionError
+from geq.errors import CheckpointError, MissingExtraError, OptionError
 from geq.training.run import RunFolder
 from saved_runs import saved_run
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from geq.data.dataset import Statistics
-from geq.error import GeqError, OptionError
+from geq.errors import GeqError, OptionError
 from geq.export import Description, PortableNetwork, check, onnx_file, save_onnx, save_torch
 from geq.export.sample import random_images
 from geq.model.network import Network

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from geq.error import OptionError
+from geq.errors import OptionError
 from geq.export.iteration import Measured, find_fixed_point, steps_of
-from geq.solver import Anderson, Broyden, Picard, Solver, fixed_point
+from geq.solvers import Anderson, Broyden, Picard, Solver, fixed_point
 
 BATCH, SIZE = 6, 12
 

@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 import torch
 
-from geq.cell import Cell
+from geq.cells import Cell, EnergyProblem
 from geq.data.dataset import Statistics
-from geq.error import OptionError
+from geq.errors import OptionError
 from geq.export.portable import PortableNetwork
+from geq.kernels import GaussianKernel, Kernel
 from geq.model.network import Network
 from geq.model.registry import create_model
-from geq.problem import Dense, Gaussian, HiddenProblem, Similarity
-from geq.solver import Broyden
+from geq.operators import Dense
+from geq.solvers import Broyden
 from geq.training.tolerance import measured_failures
 
 FAMILIES: list[tuple[str, dict[str, Any]]] = [
@@ -146,14 +147,14 @@ def test_what_cannot_be_exported_says_why() -> None:
         portable(network)
 
 
-class Inverse(Similarity):
+class Inverse(Kernel):
     """A kernel of one's own, whose gradient is derived."""
 
     def value(self, u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         return (1 + ((v - u) ** 2).flatten(1).sum(1)).rsqrt()
 
 
-class OwnProblem(HiddenProblem):
+class OwnProblem(EnergyProblem):
     """A problem of one's own, with a score."""
 
     def score(self, z: torch.Tensor, c: Any) -> torch.Tensor:
@@ -166,7 +167,7 @@ def test_derived_gradients_are_refused() -> None:
 
     with pytest.raises(OptionError, match="Inverse cannot be exported"):
         attraction_of(Inverse(), torch.float32)
-    layer = Equilibrium(OwnProblem(Gaussian(0.5), W=Dense(8, 4), U=Dense(3, 4)))
+    layer = Equilibrium(OwnProblem(GaussianKernel(0.5), W=Dense(8, 4), U=Dense(3, 4)))
     with pytest.raises(OptionError, match="OwnProblem is differentiated by autograd"):
         plain_map(layer, in_features=False)
 

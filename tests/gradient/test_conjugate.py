@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from geq.gradient.conjugate import conjugate_gradient
-from geq.solver import Solution, Status
+from geq.gradients.conjugate import conjugate_gradient
+from geq.solvers import Solution, Status
 
 
 def system(eigenvalues: list[float], batch: int = 3, seed: int = 0) -> Tensor:

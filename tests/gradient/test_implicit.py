@@ -16,7 +16,7 @@ import hidden_problems
 SIZE = 4
 
 
-def beyond_convexity(strength: float = 2.0) -> tuple[geq.HiddenProblem, Tensor, Tensor]:
+def beyond_convexity(strength: float = 2.0) -> tuple[geq.EnergyProblem, Tensor, Tensor]:
     """A problem with its input and stationary point z*, where ∇²S has an eigenvalue above 1.
 
     W = strength·Q with Q orthogonal, no penalty, γ = 1, and v such that γ‖v − Wz*‖² = 3/2, where the Gaussian
@@ -24,9 +24,12 @@ def beyond_convexity(strength: float = 2.0) -> tuple[geq.HiddenProblem, Tensor, 
     the system is positive definite.
     """
     torch.manual_seed(0)
-    U = geq.Dense(SIZE, SIZE).double()
-    problem = geq.HiddenProblem(
-        geq.Gaussian(1.0), W=geq.Dense(SIZE, SIZE, norm=geq.NoNorm()), U=U, penalty=geq.NoPenalty()
+    U = geq.operators.Dense(SIZE, SIZE).double()
+    problem = geq.EnergyProblem(
+        geq.kernels.GaussianKernel(1.0),
+        W=geq.operators.Dense(SIZE, SIZE, norm=geq.constraints.Unconstrained()),
+        U=U,
+        penalty=geq.penalties.NoPenalty(),
     ).double()
     Q = torch.linalg.qr(torch.randn(SIZE, SIZE, dtype=torch.float64))[0]
     with torch.no_grad():
@@ -47,18 +50,18 @@ def dense_adjoint(fn: Callable[[Tensor], Tensor], z: Tensor, g: Tensor) -> Tenso
     return torch.stack([torch.linalg.solve(identity - J[i, :, i].T, g[i]) for i in range(len(z))])
 
 
-@pytest.mark.parametrize("solver", [None, geq.Anderson(memory=8), geq.Broyden()])
-def test_right_where_the_system_is_indefinite(solver: geq.Solver | None) -> None:
+@pytest.mark.parametrize("solver", [None, geq.solvers.Anderson(memory=8), geq.solvers.Broyden()])
+def test_right_where_the_system_is_indefinite(solver: geq.solvers.Solver | None) -> None:
     problem, x, z = beyond_convexity()
     x.requires_grad_()
-    cell = geq.ClosedFormCell(problem)
+    cell = geq.cells.ClosedFormCell(problem)
     fn = cell.at(cell.inject(x))
     torch.testing.assert_close(fn(z).detach(), z)
     hessian = torch.autograd.functional.jacobian(fn, z)[0, :, 0]
     assert torch.linalg.eigvalsh(hessian).max().item() > 1.5, "conjugate gradients do not apply"
 
     statistics: list[geq.Solution] = []
-    gradient = geq.Implicit(tol=1e-12, solver=solver)
+    gradient = geq.gradients.Implicit(tol=1e-12, solver=solver)
     attached = gradient.attach(fn, z, statistics.append)
     g = torch.randn_like(z)
     (found,) = torch.autograd.grad((attached * g).sum(), x)
@@ -76,8 +79,8 @@ def test_conjugate_gradients_need_fewer_products() -> None:
     """What the symmetric structure is for."""
     problem, x = hidden_problems.dense("linear"), hidden_problems.vectors().requires_grad_()
     steps = {}
-    for name, solver in [("cg", None), ("picard", geq.Picard())]:
-        gradient = geq.Implicit(tol=1e-8, max_steps=2000, solver=solver)
+    for name, solver in [("cg", None), ("picard", geq.solvers.Picard())]:
+        gradient = geq.gradients.Implicit(tol=1e-8, max_steps=2000, solver=solver)
         layer = geq.Equilibrium(problem, gradient=gradient, tol=1e-10, max_steps=2000).eval()
         torch.autograd.grad(layer(x).sum(), x)
         assert layer.last_adjoint is not None
@@ -87,7 +90,9 @@ def test_conjugate_gradients_need_fewer_products() -> None:
 
 
 def test_statistics_of_the_backward() -> None:
-    layer = geq.Equilibrium(hidden_problems.dense("gaussian"), gradient=geq.Implicit(tol=1e-9), tol=1e-9)
+    layer = geq.Equilibrium(
+        hidden_problems.dense("gaussian"), gradient=geq.gradients.Implicit(tol=1e-9), tol=1e-9
+    )
     x = hidden_problems.vectors().requires_grad_()
     z = layer(x)
     assert layer.last_adjoint is None
@@ -101,7 +106,7 @@ def test_statistics_of_the_backward() -> None:
 
 
 def hard_layer(on_failure: str) -> tuple[geq.Equilibrium, Tensor]:
-    gradient = geq.Implicit(tol=1e-12, max_steps=2, on_failure=on_failure)
+    gradient = geq.gradients.Implicit(tol=1e-12, max_steps=2, on_failure=on_failure)
     layer = geq.Equilibrium(hidden_problems.dense("linear"), gradient=gradient, tol=1e-10, max_steps=500)
     return layer, hidden_problems.vectors().requires_grad_()
 
@@ -123,15 +128,15 @@ def test_failure_is_told_with_numbers() -> None:
 
 
 def test_the_default_warns() -> None:
-    assert geq.Implicit().on_failure == "warn"
+    assert geq.gradients.Implicit().on_failure == "warn"
 
 
-@pytest.mark.parametrize("solver", [None, geq.Anderson()])
+@pytest.mark.parametrize("solver", [None, geq.solvers.Anderson()])
 @pytest.mark.parametrize("poison", [math.nan, math.inf])
-def test_poisoned_gradients_stay_poisoned(solver: geq.Solver | None, poison: float) -> None:
+def test_poisoned_gradients_stay_poisoned(solver: geq.solvers.Solver | None, poison: float) -> None:
     """A NaN from the loss must not come out as a number: the step of an optimiser would be wrong."""
     layer = geq.Equilibrium(
-        hidden_problems.dense("gaussian"), gradient=geq.Implicit(tol=1e-9, solver=solver), tol=1e-9
+        hidden_problems.dense("gaussian"), gradient=geq.gradients.Implicit(tol=1e-9, solver=solver), tol=1e-9
     ).eval()
     x = hidden_problems.vectors().requires_grad_()
     z = layer(x)
@@ -178,9 +183,13 @@ def test_map_that_ignores_the_state() -> None:
 def test_memory_does_not_grow_with_the_steps() -> None:
     """What backward keeps is one evaluation, however many the solve took."""
 
-    def kept(tol: float, gradient: geq.Gradient) -> int:
+    def kept(tol: float, gradient: geq.gradients.Gradient) -> int:
         layer = geq.Equilibrium(
-            hidden_problems.dense("linear"), solver=geq.Picard(), gradient=gradient, tol=tol, max_steps=2000
+            hidden_problems.dense("linear"),
+            solver=geq.solvers.Picard(),
+            gradient=gradient,
+            tol=tol,
+            max_steps=2000,
         )
         total = 0
 
@@ -194,26 +203,33 @@ def test_memory_does_not_grow_with_the_steps() -> None:
         assert layer.last_solution is not None
         return total
 
-    for gradient in (geq.Implicit(), geq.Phantom(), geq.JacobianFree()):
+    for gradient in (geq.gradients.Implicit(), geq.gradients.Phantom(), geq.gradients.JacobianFree()):
         assert kept(1e-2, gradient) == kept(1e-12, gradient) > 0
-    assert kept(1e-3, geq.Unrolled(steps=40)) > 5 * kept(1e-3, geq.Unrolled(steps=4))
+    assert kept(1e-3, geq.gradients.Unrolled(steps=40)) > 5 * kept(1e-3, geq.gradients.Unrolled(steps=4))
 
 
-@pytest.mark.parametrize("norm", [geq.NoNorm(), geq.OperatorNorm(0.5)])
-@pytest.mark.parametrize("kernel", [geq.Linear(), geq.Gaussian(0.1), geq.Gaussian(geq.ZeroGamma())])
-def test_feedback_with_a_bias(kernel: geq.Similarity, norm: geq.NormRule) -> None:
+@pytest.mark.parametrize("norm", [geq.constraints.Unconstrained(), geq.constraints.SpectralBound(0.5)])
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        geq.kernels.LinearKernel(),
+        geq.kernels.GaussianKernel(0.1),
+        geq.kernels.GaussianKernel(geq.bandwidth.ZeroGamma()),
+    ],
+)
+def test_feedback_with_a_bias(kernel: geq.kernels.Kernel, norm: geq.constraints.Constraint) -> None:
     """W may be affine: its bias takes part in the energy, and gets its gradient."""
     torch.manual_seed(0)
     size = 4 if kernel.acts_on == "features" else 6
-    problem = geq.HiddenProblem(
-        kernel, W=geq.Dense(6, 4, bias=True, norm=norm), U=geq.Dense(3, size)
+    problem = geq.EnergyProblem(
+        kernel, W=geq.operators.Dense(6, 4, bias=True, norm=norm), U=geq.operators.Dense(3, size)
     ).double()
     with torch.no_grad():
         problem.W.raw_weight.mul_(0.3)
         problem.W.bias.normal_()  # type: ignore[union-attr]
     x = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
     found = []
-    for gradient in (geq.Implicit(tol=1e-13), geq.Unrolled(80)):
+    for gradient in (geq.gradients.Implicit(tol=1e-13), geq.gradients.Unrolled(80)):
         layer = geq.Equilibrium(problem, gradient=gradient, tol=1e-12, max_steps=500).eval()
         found.append(torch.autograd.grad(layer(x).square().sum(), [x, *problem.parameters()]))
     for one, other in zip(*found, strict=True):
@@ -221,11 +237,13 @@ def test_feedback_with_a_bias(kernel: geq.Similarity, norm: geq.NormRule) -> Non
         torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize("gradient", [geq.Implicit(), geq.Phantom(), geq.JacobianFree()])
+@pytest.mark.parametrize(
+    "gradient", [geq.gradients.Implicit(), geq.gradients.Phantom(), geq.gradients.JacobianFree()]
+)
 @pytest.mark.parametrize("kernel", ["linear", "gaussian", "sigmoid", "own"])
-def test_weights_changed_before_backward_are_noticed(kernel: str, gradient: geq.Gradient) -> None:
+def test_weights_changed_before_backward_are_noticed(kernel: str, gradient: geq.gradients.Gradient) -> None:
     """An optimiser's step between a solve and its backward: the gradient would belong to neither."""
-    problem = hidden_problems.dense(kernel, norm=geq.NoNorm())
+    problem = hidden_problems.dense(kernel, norm=geq.constraints.Unconstrained())
     with torch.no_grad():
         problem.W.raw_weight.mul_(0.3)
     z = geq.Equilibrium(problem, gradient=gradient)(0.3 * hidden_problems.vectors())
@@ -237,7 +255,7 @@ def test_weights_changed_before_backward_are_noticed(kernel: str, gradient: geq.
 
 @pytest.mark.parametrize("kernel", ["linear", "gaussian"])
 def test_backward_inside_autocast_is_not_rounded(kernel: str) -> None:
-    problem = hidden_problems.dense(kernel, norm=geq.NoNorm())
+    problem = hidden_problems.dense(kernel, norm=geq.constraints.Unconstrained())
     with torch.no_grad():
         problem.W.raw_weight.mul_(0.3)
     layer = geq.Equilibrium(problem, tol=1e-6).float().eval()

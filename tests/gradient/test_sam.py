@@ -13,20 +13,25 @@ import geq
 import hidden_problems
 
 REGULARISERS = {
-    "decay": (geq.FeatureDecay(), None),
-    "incay": (geq.Incay(), None),
-    "decorrelation": (geq.Decorrelation(), 0.1),
-    "hsic": (geq.HSIC(0.3), 0.5),
-    "hsic_fourier": (geq.HSIC(0.3, fourier=8), 0.5),
+    "decay": (geq.regularizers.FeatureDecay(), None),
+    "incay": (geq.regularizers.Incay(), None),
+    "decorrelation": (geq.regularizers.Decorrelation(), 0.1),
+    "hsic": (geq.regularizers.HSIC(0.3), 0.5),
+    "hsic_fourier": (geq.regularizers.HSIC(0.3, fourier=8), 0.5),
 }
 
 
-def degenerate_layer(gradient: geq.Gradient | None = None) -> tuple[geq.Equilibrium, Tensor, Tensor]:
+def degenerate_layer(
+    gradient: geq.gradients.Gradient | None = None,
+) -> tuple[geq.Equilibrium, Tensor, Tensor]:
     """OptEq with ‖W‖ = 1 and no penalty: z = WᵀWz + a with Wa = 0, of which every a + Wᵀy is a solution."""
     torch.manual_seed(1)
     basis = torch.linalg.qr(torch.randn(5, 5, dtype=torch.float64)).Q
-    problem = geq.HiddenProblem(
-        geq.Linear(), W=geq.Dense(5, 2, norm=geq.NoNorm()), U=geq.Dense(5, 5), penalty=geq.NoPenalty()
+    problem = geq.EnergyProblem(
+        geq.kernels.LinearKernel(),
+        W=geq.operators.Dense(5, 2, norm=geq.constraints.Unconstrained()),
+        U=geq.operators.Dense(5, 5),
+        penalty=geq.penalties.NoPenalty(),
     ).double()
     with torch.no_grad():
         problem.W.raw_weight.copy_(basis[:2])
@@ -42,8 +47,8 @@ def projected(x: Tensor, W: Tensor) -> Tensor:
 
 def test_iterates_are_equation_11() -> None:
     problem, x = hidden_problems.dense("gaussian"), hidden_problems.vectors()
-    gradient = geq.SAM(3, geq.Incay(2.0), damping=0.9)
-    cell = geq.ClosedFormCell(problem)
+    gradient = geq.gradients.SequentialAveraging(3, geq.regularizers.Incay(2.0), damping=0.9)
+    cell = geq.cells.ClosedFormCell(problem)
     c = problem.inject(x)
     z = torch.zeros(3, hidden_problems.STATE, dtype=torch.float64)
     lipschitz = 1 / 4
@@ -63,7 +68,9 @@ def test_iterates_are_equation_11() -> None:
 def test_gradcheck_in_input_and_parameters(name: str) -> None:
     regulariser, gamma = REGULARISERS[name]
     problem, x = hidden_problems.dense("gaussian"), hidden_problems.small_vectors()
-    layer = geq.Equilibrium(problem, gradient=geq.SAM(4, regulariser, gamma=gamma)).eval()
+    layer = geq.Equilibrium(
+        problem, gradient=geq.gradients.SequentialAveraging(4, regulariser, gamma=gamma)
+    ).eval()
     names = [name for name, _ in layer.named_parameters()]
     tensors = [p.detach().clone().requires_grad_() for p in layer.parameters()]
     z0 = torch.rand(len(x), hidden_problems.STATE, dtype=torch.float64).requires_grad_()
@@ -76,7 +83,9 @@ def test_gradcheck_in_input_and_parameters(name: str) -> None:
 
 def test_maps_are_regularised_too() -> None:
     problem, x = hidden_problems.conv("linear"), hidden_problems.small_maps()
-    layer = geq.Equilibrium(problem, gradient=geq.SAM(3, geq.HSIC(0.1), gamma=1.0)).eval()
+    layer = geq.Equilibrium(
+        problem, gradient=geq.gradients.SequentialAveraging(3, geq.regularizers.HSIC(0.1), gamma=1.0)
+    ).eval()
     assert torch.autograd.gradcheck(layer, (x.requires_grad_(),), fast_mode=True, atol=1e-4)
 
 
@@ -86,9 +95,9 @@ def test_sam_selects_the_least_norm_and_plain_iteration_does_not() -> None:
     selected = projected(x, W)  # the fixed point next to 0
     distance = {}
     for name, gradient in {
-        "implicit": geq.Implicit(),
-        "plain": geq.Unrolled(1000),
-        "sam": geq.SAM(1000, geq.FeatureDecay()),
+        "implicit": geq.gradients.Implicit(),
+        "plain": geq.gradients.Unrolled(1000),
+        "sam": geq.gradients.SequentialAveraging(1000, geq.regularizers.FeatureDecay()),
     }.items():
         layer.gradient = gradient
         with torch.no_grad():
@@ -102,13 +111,13 @@ def test_sam_selects_the_least_norm_and_plain_iteration_does_not() -> None:
 
 
 def test_default_schedule_is_that_of_the_theorem() -> None:
-    sam = geq.SAM(20, geq.FeatureDecay())
+    sam = geq.gradients.SequentialAveraging(20, geq.regularizers.FeatureDecay())
     assert sam.step_size == 0.5
     assert sam.eta == 0.5
     assert sam.schedule(1) == (0.5, 0.5)
     assert sam.schedule(32) == pytest.approx((0.5 * 32**-0.4, 0.25))
-    assert geq.SAM(20, geq.Incay(2.0)).eta == 1 / 8
-    assert geq.SAM(20, geq.Incay(2.0), scale=0.3).eta == 0.3
+    assert geq.gradients.SequentialAveraging(20, geq.regularizers.Incay(2.0)).eta == 1 / 8
+    assert geq.gradients.SequentialAveraging(20, geq.regularizers.Incay(2.0), scale=0.3).eta == 0.3
 
 
 def test_a_state_of_several_tensors_is_refused() -> None:
@@ -119,14 +128,19 @@ def test_a_state_of_several_tensors_is_refused() -> None:
         def forward(self, z: tuple[Tensor, ...], c: Tensor) -> tuple[Tensor, ...]:
             return 0.1 * z[1] + c, 0.1 * z[0]
 
-    layer = geq.Equilibrium(Two(), gradient=geq.SAM(3, geq.FeatureDecay()))
-    with pytest.raises(geq.InputError, match="state of one tensor: got 2; use Unrolled"):
+    layer = geq.Equilibrium(
+        Two(), gradient=geq.gradients.SequentialAveraging(3, geq.regularizers.FeatureDecay())
+    )
+    with pytest.raises(geq.errors.InputError, match="state of one tensor: got 2; use Unrolled"):
         layer(torch.ones(2, 3))
 
 
 def test_a_batch_of_one_is_refused_where_samples_are_compared() -> None:
-    layer = geq.Equilibrium(hidden_problems.dense("gaussian"), gradient=geq.SAM(3, geq.HSIC(), gamma=0.1))
-    with pytest.raises(geq.InputError, match="HSIC compares the samples of a batch"):
+    layer = geq.Equilibrium(
+        hidden_problems.dense("gaussian"),
+        gradient=geq.gradients.SequentialAveraging(3, geq.regularizers.HSIC(), gamma=0.1),
+    )
+    with pytest.raises(geq.errors.InputError, match="HSIC compares the samples of a batch"):
         layer(hidden_problems.vectors()[:1])
 
 
@@ -139,10 +153,12 @@ def test_a_batch_of_one_is_refused_where_samples_are_compared() -> None:
         ({"scale": 2.0}, r"scale must lie in \(0, 1\]: got 2"),
         ({"beta_power": 0.6}, r"beta_power \+ 2·lambda_power < 1.*got 0.6 and 0.2"),
         ({"lambda_power": 0.0}, "must be above 0"),
-        ({"regulariser": geq.HSIC()}, r"HSIC knows no Lipschitz constant.*gamma=0.1"),
+        ({"regulariser": geq.regularizers.HSIC()}, r"HSIC knows no Lipschitz constant.*gamma=0.1"),
         ({"beta": 0.5}, "did you mean 'beta_power'"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, object], message: str) -> None:
-    with pytest.raises(geq.OptionError, match=message):
-        geq.SAM(**{"steps": 5, "regulariser": geq.FeatureDecay(), **options})
+    with pytest.raises(geq.errors.OptionError, match=message):
+        geq.gradients.SequentialAveraging(
+            **{"steps": 5, "regulariser": geq.regularizers.FeatureDecay(), **options}
+        )

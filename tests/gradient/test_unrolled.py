@@ -12,8 +12,10 @@ import hidden_problems
 def test_layer_is_its_iterations(damping: float) -> None:
     """In training and in evaluation alike, whatever the solver is."""
     problem, x = hidden_problems.dense("gaussian"), hidden_problems.vectors()
-    layer = geq.Equilibrium(problem, solver=geq.Broyden(), gradient=geq.Unrolled(3, damping))
-    cell = geq.ClosedFormCell(problem)
+    layer = geq.Equilibrium(
+        problem, solver=geq.solvers.Broyden(), gradient=geq.gradients.Unrolled(3, damping)
+    )
+    cell = geq.cells.ClosedFormCell(problem)
     c = problem.inject(x)
     z = torch.zeros(3, hidden_problems.STATE, dtype=torch.float64)
     for _ in range(3):
@@ -28,7 +30,9 @@ def test_layer_is_its_iterations(damping: float) -> None:
 
 
 def test_residual_at_the_end_is_known() -> None:
-    layer = geq.Equilibrium(hidden_problems.dense("gaussian"), gradient=geq.Unrolled(2), tol=1e-9).eval()
+    layer = geq.Equilibrium(
+        hidden_problems.dense("gaussian"), gradient=geq.gradients.Unrolled(2), tol=1e-9
+    ).eval()
     x = hidden_problems.vectors()
     z = layer(x).detach()
     assert layer.last_solution is not None
@@ -39,10 +43,10 @@ def test_residual_at_the_end_is_known() -> None:
 
 
 def test_divergence_is_an_error() -> None:
-    problem = hidden_problems.dense("linear", norm=geq.NoNorm())
+    problem = hidden_problems.dense("linear", norm=geq.constraints.Unconstrained())
     with torch.no_grad():
         problem.W.raw_weight.mul_(100)
-    layer = geq.Equilibrium(problem, gradient=geq.Unrolled(300))
+    layer = geq.Equilibrium(problem, gradient=geq.gradients.Unrolled(300))
     with pytest.raises(
         geq.ConvergenceError, match=r"300 unrolled iterations must stay finite.*bound the norm"
     ):
@@ -50,7 +54,7 @@ def test_divergence_is_an_error() -> None:
 
 
 def test_gradient_reaches_the_start() -> None:
-    layer = geq.Equilibrium(hidden_problems.dense("gaussian"), gradient=geq.Unrolled(2)).eval()
+    layer = geq.Equilibrium(hidden_problems.dense("gaussian"), gradient=geq.gradients.Unrolled(2)).eval()
     z0 = torch.rand(3, hidden_problems.STATE, dtype=torch.float64, requires_grad=True)
     x = hidden_problems.vectors()
 

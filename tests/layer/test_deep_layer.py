@@ -9,12 +9,14 @@ import torch
 from torch import Tensor, nn
 
 import geq
-from geq.cell import BlockForm
-from geq.problem import Box, Decorrelation, FeatureDecay, Separable2d, TanhPenalty
+from geq.cells import BlockForm
+from geq.operators import SeparableConvolution
+from geq.penalties import Box, TanhPenalty
+from geq.regularizers import Decorrelation, FeatureDecay
 
 GRADIENTS = {
-    "implicit": geq.Implicit(tol=1e-12, max_steps=500),
-    "unrolled": geq.Unrolled(12),
+    "implicit": geq.gradients.Implicit(tol=1e-12, max_steps=500),
+    "unrolled": geq.gradients.Unrolled(12),
 }
 
 
@@ -70,21 +72,21 @@ def test_gradients_with_a_regulariser(regulariser: nn.Module) -> None:
 def test_unrolling_tends_to_the_implicit_gradient() -> None:
     x, errors = maps(2, 2, 4, 4), []
 
-    def gradient(how: geq.Gradient) -> Tensor:
+    def gradient(how: geq.gradients.Gradient) -> Tensor:
         layer = maps_layer(learn_alpha=True, gradient=how)
         layer(x).square().sum().backward()
         return torch.cat([p.grad.flatten() for p in layer.parameters() if p.grad is not None])
 
     exact = gradient(GRADIENTS["implicit"])
     for steps in (2, 10, 200):
-        errors.append(float((gradient(geq.Unrolled(steps)) - exact).norm() / exact.norm()))
+        errors.append(float((gradient(geq.gradients.Unrolled(steps)) - exact).norm() / exact.norm()))
     assert errors[0] > 1e-3, "the test can fail"
     assert errors[0] > errors[1] > errors[2]
     assert errors[2] < 1e-9
 
 
-@pytest.mark.parametrize("solver", [geq.Anderson(), geq.Broyden(), geq.Picard()])
-def test_every_solver_finds_the_same(solver: geq.Solver) -> None:
+@pytest.mark.parametrize("solver", [geq.solvers.Anderson(), geq.solvers.Broyden(), geq.solvers.Picard()])
+def test_every_solver_finds_the_same(solver: geq.solvers.Solver) -> None:
     x = maps(2, 2, 4, 4)
     found = maps_layer(solver=solver, tol=1e-11)(x)
     torch.testing.assert_close(found, maps_layer()(x), rtol=1e-8, atol=1e-8)
@@ -111,7 +113,7 @@ def test_shapes_and_options() -> None:
     )
     assert layer(torch.randn(2, 3, 6, 7)).shape == (2, 6, 6, 7)
     first, second = layer.cell.layers
-    assert isinstance(first.W, Separable2d)
+    assert isinstance(first.W, SeparableConvolution)
     assert (first.W.margin, second.W.margin) == (2, 1)
     assert (first.alpha, second.alpha) == (0.5, 0.9)
     assert (first.W.out_channels, second.W.out_channels) == (4, 8)
@@ -166,19 +168,19 @@ def test_it_trains_copies_saves_and_runs_in_half_precision() -> None:
     ],
 )
 def test_bad_options(build: object, told: str) -> None:
-    with pytest.raises(geq.OptionError, match=told):
+    with pytest.raises(geq.errors.OptionError, match=told):
         build()  # type: ignore[operator]
 
 
 def test_a_regulariser_of_batches_refuses_one_sample() -> None:
     layer = vectors_layer(regulariser=Decorrelation())
-    with pytest.raises(geq.InputError, match="at least 2: got 1"):
+    with pytest.raises(geq.errors.InputError, match="at least 2: got 1"):
         layer(maps(1, 4))
 
 
 def test_it_has_no_energy() -> None:
     """More than two layers minimise nothing (theorem 2 is an inclusion, not an objective)."""
-    with pytest.raises(geq.OptionError, match="DeepCell has no energy"):
+    with pytest.raises(geq.errors.OptionError, match="DeepCell has no energy"):
         vectors_layer().energy(maps(2, 4))
 
 

@@ -15,11 +15,11 @@ IMAGE_LAYERS: dict[str, Callable[[], geq.Equilibrium]] = {
     "geq": lambda: geq.GEQ2d(3, 16, 8),
     "geq-default-mid": lambda: geq.GEQ2d(3, 20),
     "geq-5x5": lambda: geq.GEQ2d(3, 16, 8, kernel_size=5, patch=1, channel_split=2, hidden=4),
-    "geq-control": lambda: geq.GEQ2d(3, 16, 8, gamma=geq.ZeroGamma()),
+    "geq-control": lambda: geq.GEQ2d(3, 16, 8, gamma=geq.bandwidth.ZeroGamma()),
     "geq-unnormalised": lambda: geq.GEQ2d(3, 16, 8, normalise_input=False),
     "opteq": lambda: geq.OptEq2d(3, 16, 8),
-    "opteq-sigmoid": lambda: geq.OptEq2d(3, 16, 8, similarity=geq.Sigmoid()),
-    "opteq-polynomial": lambda: geq.OptEq2d(3, 16, similarity=geq.Polynomial(2)),
+    "opteq-sigmoid": lambda: geq.OptEq2d(3, 16, 8, similarity=geq.kernels.SigmoidKernel()),
+    "opteq-polynomial": lambda: geq.OptEq2d(3, 16, similarity=geq.kernels.PolynomialKernel(2)),
 }
 VECTOR_LAYERS: dict[str, Callable[[], geq.Equilibrium]] = {
     "geq": lambda: geq.GEQLinear(5, 16),
@@ -124,13 +124,13 @@ def test_replaces_a_block_of_a_network_and_trains() -> None:
         (lambda: geq.GEQ2d(3, 16, gamma=-1.0), "gamma must be finite and not negative"),
         (lambda: geq.GEQ2d(3, 16, patch=0), "patch must be at least 1"),
         (lambda: geq.GEQ2d(3, 16, hiden=3), "did you mean 'hidden'"),
-        (lambda: geq.OptEq2d(3, 16, similarity=geq.Gaussian()), "inner-product kernel"),
-        (lambda: geq.OptEqLinear(3, 16, similarity=geq.Gaussian()), "inner-product kernel"),
+        (lambda: geq.OptEq2d(3, 16, similarity=geq.kernels.GaussianKernel()), "inner-product kernel"),
+        (lambda: geq.OptEqLinear(3, 16, similarity=geq.kernels.GaussianKernel()), "inner-product kernel"),
         (lambda: geq.GEQLinear(3, 0), "positive channel counts"),
     ],
 )
 def test_bad_options(build: Callable[[], object], message: str) -> None:
-    with pytest.raises(geq.OptionError, match=message):
+    with pytest.raises(geq.errors.OptionError, match=message):
         build()
 
 
@@ -144,5 +144,5 @@ def test_bad_options(build: Callable[[], object], message: str) -> None:
     ],
 )
 def test_bad_input(x: Tensor, message: str) -> None:
-    with pytest.raises(geq.InputError, match=message):
+    with pytest.raises(geq.errors.InputError, match=message):
         geq.GEQ2d(3, 16)(x)

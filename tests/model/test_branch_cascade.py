@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from geq.error import OptionError
+from geq.errors import OptionError
 from geq.model.branch import BranchConfig, BranchNetwork
 from geq.model.registry import create_model, model_spec
 

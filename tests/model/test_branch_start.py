@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from geq.error import OptionError
+from geq.errors import OptionError
 from geq.model.branch import BranchNetwork, Norm
 from geq.model.geq import STRONG_TINY
 

@@ -10,7 +10,9 @@ import geq
 from geq.model.deep_opteq import ACTIVATIONS, DeepOptEq
 from geq.model.opteq_imagenet import OptEqImageNet, OptEqImageNetConfig
 from geq.model.registry import create_model
-from geq.problem import Decorrelation, Separable2d, penalty_of
+from geq.operators import SeparableConvolution
+from geq.penalties import penalty_of
+from geq.regularizers import Decorrelation
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -40,8 +42,8 @@ def test_options_reach_the_layer() -> None:
     )
     assert isinstance(model, DeepOptEq)
     layer = model.equilibrium
-    assert layer.gradient == geq.Unrolled(4)
-    assert layer.solver == geq.Anderson(3)
+    assert layer.gradient == geq.gradients.Unrolled(4)
+    assert layer.solver == geq.solvers.Anderson(3)
     assert (layer.tol, layer.max_steps) == (1e-2, 17)
     assert isinstance(layer.cell.regulariser, Decorrelation)
     assert layer.cell.regulariser_step == 0.02
@@ -54,7 +56,7 @@ def test_options_reach_the_layer() -> None:
 def test_sam_follows_the_regulariser_instead_of_the_problem() -> None:
     model = create_model("deep_opteq_tiny", gradient="sam", regulariser="decay", gradient_steps=3)
     assert model.equilibrium.cell.regulariser is None
-    assert isinstance(model.equilibrium.gradient, geq.SAM)
+    assert isinstance(model.equilibrium.gradient, geq.gradients.SequentialAveraging)
     model(torch.randn(2, 1, 8, 8)).sum().backward()
     assert all(p.grad is not None for p in model.parameters())
 
@@ -83,7 +85,7 @@ def test_the_imagenet_models_have_separable_layers_on_28_pixels() -> None:
         assert middle.extractor(torch.empty(1, 3, 224, 224)).shape == (1, 512, 28, 28)
     assert [2 * unit.W.margin + 1 for unit in small.equilibrium.cell.units] == [3] * 5
     assert [2 * unit.W.margin + 1 for unit in middle.equilibrium.cell.units] == [5, 3] * 3
-    assert all(isinstance(unit.W, Separable2d) for unit in middle.equilibrium.cell.units)
+    assert all(isinstance(unit.W, SeparableConvolution) for unit in middle.equilibrium.cell.units)
     # Three stages of torchvision's resnet50 and wide_resnet50_2 and the 1×1 convolution with its norm.
     for model, stages in ((small, 8_543_296), (middle, 24_862_528)):
         count = sum(p.numel() for p in model.extractor.parameters())
@@ -126,7 +128,7 @@ def test_the_imagenet_network_in_small() -> None:
     ],
 )
 def test_bad_options(options: dict[str, object], told: str) -> None:
-    with pytest.raises(geq.OptionError, match=told):
+    with pytest.raises(geq.errors.OptionError, match=told):
         create_model("deep_opteq_tiny", **options)
 
 
@@ -135,5 +137,5 @@ def test_bad_options(options: dict[str, object], told: str) -> None:
     [({"depths": (1,)}, "as many positive numbers"), ({"head_channels": ()}, "head_channels must have one")],
 )
 def test_bad_options_of_the_imagenet_network(options: dict[str, object], told: str) -> None:
-    with pytest.raises(geq.OptionError, match=told):
+    with pytest.raises(geq.errors.OptionError, match=told):
         create_model("opteq_imagenet_small", **options)

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from geq.equilibrium import Equilibrium
-from geq.error import GeqError, InputError, OptionError
-from geq.gradient import Implicit
+from geq.errors import GeqError, InputError, OptionError
+from geq.gradients import Implicit
 from geq.model.mdeq import MDEQ
 from geq.model.mdeq_cell import Chain, MDEQCell, ScaleContext, UnitConvolution, UnitGroupNorm
 from geq.model.registry import create_model

@@ -9,7 +9,7 @@ from typing import Literal
 
 import pytest
 
-from geq.error import CheckpointError, OptionError
+from geq.errors import CheckpointError, OptionError
 from geq.model.config import NetworkConfig, from_json, override, to_json
 from geq.model.resnet import ResNetConfig
 

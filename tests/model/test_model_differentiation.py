@@ -9,12 +9,12 @@ import pytest
 import torch
 
 import geq
-from geq.error import CheckpointError, OptionError
+from geq.errors import CheckpointError, OptionError
 from geq.model.differentiation import FREQUENCIES
 from geq.model.network import Network
 
 
-def gradient_of(model: Network) -> geq.Gradient:
+def gradient_of(model: Network) -> geq.gradients.Gradient:
     (layer,) = model.equilibria().values()
     return layer.gradient
 
@@ -22,16 +22,19 @@ def gradient_of(model: Network) -> geq.Gradient:
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({}, geq.Implicit(tol=1e-3)),
-        ({"gradient": "implicit", "gradient_tol": 1e-5}, geq.Implicit(tol=1e-5)),
-        ({"gradient": "jacobian_free"}, geq.JacobianFree()),
-        ({"gradient": "phantom"}, geq.Phantom(5, 0.8)),
-        ({"gradient": "phantom", "gradient_steps": 3}, geq.Phantom(3, 0.8)),
-        ({"gradient": "unrolled"}, geq.Unrolled(20, 1.0)),
-        ({"gradient": "unrolled", "gradient_steps": 7, "gradient_damping": 0.5}, geq.Unrolled(7, 0.5)),
+        ({}, geq.gradients.Implicit(tol=1e-3)),
+        ({"gradient": "implicit", "gradient_tol": 1e-5}, geq.gradients.Implicit(tol=1e-5)),
+        ({"gradient": "jacobian_free"}, geq.gradients.JacobianFree()),
+        ({"gradient": "phantom"}, geq.gradients.Phantom(5, 0.8)),
+        ({"gradient": "phantom", "gradient_steps": 3}, geq.gradients.Phantom(3, 0.8)),
+        ({"gradient": "unrolled"}, geq.gradients.Unrolled(20, 1.0)),
+        (
+            {"gradient": "unrolled", "gradient_steps": 7, "gradient_damping": 0.5},
+            geq.gradients.Unrolled(7, 0.5),
+        ),
     ],
 )
-def test_gradients_by_name(options: dict[str, object], expected: geq.Gradient) -> None:
+def test_gradients_by_name(options: dict[str, object], expected: geq.gradients.Gradient) -> None:
     assert gradient_of(geq.create_model("opteq_tiny", **options)) == expected
 
 
@@ -43,8 +46,8 @@ def test_sam_by_name() -> None:
         "gradient_steps": 4,
     }
     gradient = gradient_of(geq.create_model("opteq_tiny", **options))
-    assert isinstance(gradient, geq.SAM)
-    assert isinstance(gradient.regulariser, geq.HSIC)
+    assert isinstance(gradient, geq.gradients.SequentialAveraging)
+    assert isinstance(gradient.regulariser, geq.regularizers.HSIC)
     assert (gradient.steps, gradient.step_size, gradient.regulariser.fourier) == (4, 2.0, FREQUENCIES)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torchdiffeq import odeint
 
-from geq.error import InputError, MissingExtraError, OptionError
+from geq.errors import InputError, MissingExtraError, OptionError
 from geq.model.dnn import DNN, DNNConfig
 from geq.model.node import NeuralODE, NeuralODEConfig
 from geq.model.registry import create_model

@@ -19,7 +19,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from geq.error import CheckpointError, GeqError
+from geq.errors import CheckpointError, GeqError
 from geq.model.config import NetworkConfig, to_json
 from geq.model.network import Network
 from geq.model.pretrained import CONFIG, WEIGHTS

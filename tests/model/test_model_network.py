@@ -8,13 +8,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from geq.cell import Cell
+from geq.cells import Cell, EnergyProblem
 from geq.equilibrium import Equilibrium
-from geq.error import GeqError, InputError, OptionError
+from geq.errors import GeqError, InputError, OptionError
+from geq.kernels import GaussianKernel
 from geq.model.config import NetworkConfig
 from geq.model.network import Network
 from geq.model.registry import create_model
-from geq.problem import Dense, Gaussian, HiddenProblem
+from geq.operators import Dense
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class TwoBranch(Network):
 
     @staticmethod
     def branch(inputs: int, state: int) -> Equilibrium:
-        problem = HiddenProblem(Gaussian(gamma=0.5), W=Dense(state, 4), U=Dense(inputs, 4, bias=True))
+        problem = EnergyProblem(GaussianKernel(gamma=0.5), W=Dense(state, 4), U=Dense(inputs, 4, bias=True))
         return Equilibrium(problem, tol=1e-10, max_steps=200)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from geq.error import CheckpointError
+from geq.errors import CheckpointError
 from geq.model import pretrained
 from geq.model.config import NetworkConfig
 from geq.model.dnn import DNN

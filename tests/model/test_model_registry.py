@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 
-from geq.error import OptionError
+from geq.errors import OptionError
 from geq.model.registry import (
     FAMILIES,
     ModelSpec,

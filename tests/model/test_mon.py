@@ -9,14 +9,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from geq.certificate import MonotoneWellPosedness
 from geq.equilibrium import Equilibrium
-from geq.error import GeqError, InputError, OptionError
-from geq.gradient import Implicit
+from geq.errors import GeqError, InputError, OptionError
+from geq.gradients import Implicit
 from geq.model.mon import Mon
 from geq.model.mon_cell import ForwardBackwardCell, MonotoneCell, PeacemanRachfordCell, prox
 from geq.model.mon_operator import apply_symbol, norm_upper_bound, symbol
 from geq.model.registry import create_model
-from geq.problem import MonotoneWellPosedness
 
 CELLS = [ForwardBackwardCell, PeacemanRachfordCell]
 SIZE = (5, 6)

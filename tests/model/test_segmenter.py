@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from geq.error import InputError, OptionError
-from geq.layer.deep import DeepOptEq2d
+from geq.errors import InputError, OptionError
+from geq.layers.deep import DeepOptEq2d
 from geq.model.deep_segmenter import DeepSegmenter
 from geq.model.fcn import FCN
 from geq.model.registry import create_model
 from geq.model.segmenter import Segmenter
-from geq.problem import Decorrelation
+from geq.regularizers import Decorrelation
 
 SMALL = {
     "fcn_camvid_small": {"stem_channels": (4, 6), "channels": (6, 8, 8), "strides": (1, 2, 2)},

@@ -10,22 +10,22 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import geq
-from geq.problem import ActivationPenalty, LeakyPenalty, SigmoidPenalty, TanhPenalty, penalty_of
+from geq.penalties import ActivationPenalty, LeakyPenalty, SigmoidPenalty, TanhPenalty, penalty_of
 
 ACTIVATIONS = [
-    (nn.ReLU(), geq.NonNegative),
-    (nn.ReLU(inplace=True), geq.NonNegative),
-    (torch.relu, geq.NonNegative),
-    (F.relu, geq.NonNegative),
+    (nn.ReLU(), geq.penalties.NonNegative),
+    (nn.ReLU(inplace=True), geq.penalties.NonNegative),
+    (torch.relu, geq.penalties.NonNegative),
+    (F.relu, geq.penalties.NonNegative),
     (nn.LeakyReLU(0.3), LeakyPenalty),
-    (nn.LeakyReLU(0.0), geq.NonNegative),
+    (nn.LeakyReLU(0.0), geq.penalties.NonNegative),
     (nn.Tanh(), TanhPenalty),
     (torch.tanh, TanhPenalty),
     (nn.Sigmoid(), SigmoidPenalty),
-    (nn.ReLU6(), geq.Box),
-    (nn.Hardtanh(-0.5, 2.0), geq.Box),
-    (nn.Softshrink(0.7), geq.L1),
-    (nn.Identity(), geq.NoPenalty),
+    (nn.ReLU6(), geq.penalties.Box),
+    (nn.Hardtanh(-0.5, 2.0), geq.penalties.Box),
+    (nn.Softshrink(0.7), geq.penalties.L1),
+    (nn.Identity(), geq.penalties.NoPenalty),
     (nn.ELU(), ActivationPenalty),
     (nn.Softplus(), ActivationPenalty),
     (nn.Softsign(), ActivationPenalty),
@@ -43,8 +43,8 @@ def test_the_prox_is_the_activation(activation: object, kind: type) -> None:
 
 
 def test_none_is_relu_and_a_penalty_is_itself() -> None:
-    assert isinstance(penalty_of(None), geq.NonNegative)
-    box = geq.Box(0.0, 1.0)
+    assert isinstance(penalty_of(None), geq.penalties.NonNegative)
+    box = geq.penalties.Box(0.0, 1.0)
     assert penalty_of(box) is box
 
 
@@ -67,7 +67,7 @@ def test_none_is_relu_and_a_penalty_is_itself() -> None:
     ],
 )
 def test_what_is_no_prox_is_refused(function: object, told: str) -> None:
-    with pytest.raises(geq.OptionError, match=told):
+    with pytest.raises(geq.errors.OptionError, match=told):
         penalty_of(function)
 
 
@@ -87,9 +87,14 @@ def test_the_inverse_of_a_slow_activation() -> None:
 def test_a_layer_with_any_activation_has_its_equilibrium() -> None:
     """z = tanh(WᵀWz + Ux), and the same with tanh known only as a function; the energy falls towards it."""
 
-    def solved(penalty: geq.Penalty) -> tuple[Tensor, Tensor, geq.Equilibrium]:
+    def solved(penalty: geq.penalties.Penalty) -> tuple[Tensor, Tensor, geq.Equilibrium]:
         torch.manual_seed(0)
-        problem = geq.HiddenProblem(geq.Linear(), W=geq.Dense(5, 4), U=geq.Dense(3, 5), penalty=penalty)
+        problem = geq.EnergyProblem(
+            geq.kernels.LinearKernel(),
+            W=geq.operators.Dense(5, 4),
+            U=geq.operators.Dense(3, 5),
+            penalty=penalty,
+        )
         layer = geq.Equilibrium(problem, tol=1e-10).double()
         x = torch.randn(2, 3, dtype=torch.float64)
         z = layer(x)
@@ -107,9 +112,14 @@ def test_a_layer_with_any_activation_has_its_equilibrium() -> None:
     assert copy.deepcopy(layer)(torch.ones(1, 3, dtype=torch.float64)).shape == (1, 5)
 
 
-@pytest.mark.parametrize("solver", [geq.FISTA(), geq.ProximalGradient(step_size=0.5)])
-def test_solvers_with_steps_of_their_own_find_it_too(solver: geq.Solver) -> None:
-    problem = geq.HiddenProblem(geq.Linear(), W=geq.Dense(5, 4), U=geq.Dense(3, 5), penalty=TanhPenalty())
+@pytest.mark.parametrize("solver", [geq.solvers.FISTA(), geq.solvers.ProximalGradient(step_size=0.5)])
+def test_solvers_with_steps_of_their_own_find_it_too(solver: geq.solvers.Solver) -> None:
+    problem = geq.EnergyProblem(
+        geq.kernels.LinearKernel(),
+        W=geq.operators.Dense(5, 4),
+        U=geq.operators.Dense(3, 5),
+        penalty=TanhPenalty(),
+    )
     x = torch.randn(2, 3, dtype=torch.float64)
     layer = geq.Equilibrium(problem, tol=1e-9, max_steps=2000).double()
     other = geq.Equilibrium(problem, solver, tol=1e-9, max_steps=2000).double()

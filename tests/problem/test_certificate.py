@@ -7,31 +7,31 @@ import torch
 
 import geq
 import hidden_problems
-from geq.problem import MonotoneWellPosedness
+from geq.certificate import MonotoneWellPosedness
 from hidden_problems import vectors
 
 
 def test_verdicts() -> None:
-    gaussian = geq.WellPosedness(0.9, -0.81, 0.36)
+    gaussian = geq.certificate.WellPosedness(0.9, -0.81, 0.36)
     assert gaussian.rate == 0.81
     assert gaussian.contraction
     assert gaussian.unique
     assert gaussian.largest_step == pytest.approx(2 / 1.81)
     assert str(gaussian) == "feedback norm ≤ 0.900: one equilibrium, contracts by 0.810"
 
-    strong = geq.WellPosedness(1.4, -1.96, 0.87)
+    strong = geq.certificate.WellPosedness(1.4, -1.96, 0.87)
     assert not strong.contraction
     assert strong.unique
     assert "one equilibrium, plain iteration not certified" in str(strong)
 
-    hopeless = geq.WellPosedness(2.0, -4.0, 1.8)
+    hopeless = geq.certificate.WellPosedness(2.0, -4.0, 1.8)
     assert not hopeless.unique
     assert hopeless.largest_step is None
     assert "uniqueness not certified" in str(hopeless)
 
 
 def test_nothing_known() -> None:
-    unknown = geq.WellPosedness()
+    unknown = geq.certificate.WellPosedness()
     assert unknown.rate is unknown.contraction is unknown.unique is unknown.largest_step is None
     assert str(unknown) == "nothing is proved: this map has no certificate"
 
@@ -56,11 +56,11 @@ def test_the_gaussian_bound_of_uniqueness() -> None:
     """Strongly convex while ‖W‖² < e^{3/2}/2 ≈ 2.24, where the linear kernel needs ‖W‖ < 1."""
     limit = math.sqrt(math.exp(1.5) / 2)
     for factor, unique in [(0.999, True), (1.001, False)]:
-        problem = hidden_problems.dense("gaussian", norm=geq.OperatorNorm(factor * limit))
+        problem = hidden_problems.dense("gaussian", norm=geq.constraints.SpectralBound(factor * limit))
         with torch.no_grad():
             problem.W.raw_weight.mul_(10)
         assert problem.well_posedness().unique is unique
-    linear = hidden_problems.dense("linear", norm=geq.OperatorNorm(1.01))
+    linear = hidden_problems.dense("linear", norm=geq.constraints.SpectralBound(1.01))
     with torch.no_grad():
         linear.W.raw_weight.mul_(10)
     assert not linear.well_posedness().unique
@@ -73,7 +73,7 @@ def test_the_certified_rate_is_one(kernel: str) -> None:
     rate = problem.well_posedness().rate
     assert rate is not None
     assert rate < 1
-    cell = geq.ClosedFormCell(problem)
+    cell = geq.cells.ClosedFormCell(problem)
     c = problem.inject(vectors())
     for scale in (1e-3, 0.3, 3.0):
         for _ in range(20):
@@ -84,7 +84,9 @@ def test_the_certified_rate_is_one(kernel: str) -> None:
 
 
 def test_the_certified_step_converges_where_plain_iteration_does_not() -> None:
-    problem = hidden_problems.dense("gaussian-zero", norm=geq.OperatorNorm(2.0), penalty=geq.NoPenalty())
+    problem = hidden_problems.dense(
+        "gaussian-zero", norm=geq.constraints.SpectralBound(2.0), penalty=geq.penalties.NoPenalty()
+    )
     with torch.no_grad():
         problem.W.raw_weight.mul_(10)
     certificate = problem.well_posedness()
@@ -92,12 +94,12 @@ def test_the_certified_step_converges_where_plain_iteration_does_not() -> None:
     assert not certificate.contraction
     x = vectors()
 
-    def solved(solver: geq.Solver) -> geq.Solution:
+    def solved(solver: geq.solvers.Solver) -> geq.Solution:
         layer = geq.Equilibrium(problem, solver=solver, tol=1e-9, max_steps=2000, on_failure="ignore")
         return layer.eval().solve(x)
 
-    assert solved(geq.ProximalGradient(step_size=0.9 * certificate.largest_step)).converged.all()
-    assert not solved(geq.Picard()).converged.all()
+    assert solved(geq.solvers.ProximalGradient(step_size=0.9 * certificate.largest_step)).converged.all()
+    assert not solved(geq.solvers.Picard()).converged.all()
 
 
 def test_a_certificate_is_for_one_size() -> None:
@@ -113,5 +115,7 @@ def test_a_certificate_is_for_one_size() -> None:
     with torch.no_grad():
         layer(torch.randn(2, 3, 8, 8))
     assert layer.well_posedness((2, 2)) == before
-    with pytest.raises(geq.OptionError, match=r"depends on the size of its maps.*well_posedness\(\(8, 8\)\)"):
+    with pytest.raises(
+        geq.errors.OptionError, match=r"depends on the size of its maps.*well_posedness\(\(8, 8\)\)"
+    ):
         layer.well_posedness()

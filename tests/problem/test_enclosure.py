@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import geq
-from geq.problem.enclosure import (
+from geq.operators.enclosure import (
     THOROUGH,
     Enclosure,
     convolution_enclosure,
     largest_singular_value,
     matrix_enclosure,
 )
-from geq.problem.patch_root import PatchRoot
-from geq.problem.strip_gram import StripGram
+from geq.operators.patch_root import PatchRoot
+from geq.operators.strip_gram import StripGram
 from hidden_problems import matrix_of
 
 SIZES = st.integers(1, 7)
@@ -34,7 +34,7 @@ def convolve(z: Tensor, weight: Tensor, padding: str) -> Tensor:
 
 def projected(value: Tensor, projection: Tensor, patch: int, split: int) -> Tensor:
     """The patches of maps times W_h, which is what the kernel measures."""
-    return geq.problem.to_patches(value, patch, split) @ projection
+    return geq.kernels.to_patches(value, patch, split) @ projection
 
 
 @st.composite
@@ -144,11 +144,11 @@ def test_degenerate_weights(padding: str) -> None:
 
 
 def test_operators_and_problems_use_it() -> None:
-    operator = geq.Conv2d(4, 3, norm=geq.OperatorNorm(0.9)).eval()
+    operator = geq.operators.Convolution(4, 3, norm=geq.constraints.SpectralBound(0.9)).eval()
     found = operator.norm_enclosure((4, 6), THOROUGH)
     assert found.lower == pytest.approx(0.9, rel=1e-3)
     assert found.upper < 0.902
-    assert geq.Dense(4, 3).norm_enclosure().method == "singular values"
+    assert geq.operators.Dense(4, 3).norm_enclosure().method == "singular values"
 
     layer = geq.GEQ2d(2, 8, 8, hidden=4).double().eval()
     with torch.no_grad():

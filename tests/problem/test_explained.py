@@ -31,8 +31,10 @@ def test_the_residual_keeps_its_share_of_the_input(recipe: Recipe) -> None:
 @pytest.mark.parametrize("sigma", [0.5, 1.4])
 def test_one_number_meets_the_bound(sigma: float) -> None:
     """z = σ(v − σz) has the residual v/(1 + σ²)."""
-    problem = geq.HiddenProblem(
-        geq.Gaussian(gamma=1e-12), W=geq.Dense(1, 1, norm=geq.NoNorm()), U=geq.Dense(1, 1)
+    problem = geq.EnergyProblem(
+        geq.kernels.GaussianKernel(gamma=1e-12),
+        W=geq.operators.Dense(1, 1, norm=geq.constraints.Unconstrained()),
+        U=geq.operators.Dense(1, 1),
     ).double()
     with torch.no_grad():
         problem.W.raw_weight.fill_(sigma)

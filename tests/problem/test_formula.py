@@ -13,13 +13,13 @@ import hidden_problems
 from hidden_problems import PADDINGS, convolve, convolve_back, maps, vectors
 
 
-def state_like(problem: geq.HiddenProblem, x: Tensor) -> Tensor:
+def state_like(problem: geq.EnergyProblem, x: Tensor) -> Tensor:
     zero = problem.initial_state(problem.inject(x))
     return torch.randn(zero.shape, dtype=zero.dtype)
 
 
-def cell_value(problem: geq.HiddenProblem, z: Tensor, x: Tensor) -> Tensor:
-    cell = geq.ClosedFormCell(problem)
+def cell_value(problem: geq.EnergyProblem, z: Tensor, x: Tensor) -> Tensor:
+    cell = geq.cells.ClosedFormCell(problem)
     return cell(z, cell.inject(x))
 
 
@@ -73,7 +73,7 @@ def test_patch_gaussian(padding: str) -> None:
     """GEQ eq. 16: loops over groups of channels and patches of pixels."""
     problem, x = hidden_problems.conv("patch", padding), maps()
     similarity = problem.similarity
-    assert isinstance(similarity, geq.PatchGaussian)
+    assert isinstance(similarity, geq.kernels.PatchGaussianKernel)
     z = state_like(problem, x)
     W, U = (operator.effective_weight(hidden_problems.SIZE) for operator in (problem.W, problem.U))
     b, W_h = problem.U.bias, similarity.projection

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 import geq
 import hidden_problems
-from geq.problem.operator import CHANNELS_LAST_SIDE
+from geq.operators.operator import CHANNELS_LAST_SIDE
 from hidden_problems import maps, vectors
 
 
@@ -24,7 +24,7 @@ def test_injection_is_computed_once_per_solve() -> None:
     problem = hidden_problems.dense("gaussian")
     calls = []
     problem.U.register_forward_hook(lambda *_: calls.append(1))
-    geq.Equilibrium(problem, solver=geq.Picard(), tol=1e-8, max_steps=500).eval().solve(vectors())
+    geq.Equilibrium(problem, solver=geq.solvers.Picard(), tol=1e-8, max_steps=500).eval().solve(vectors())
     assert len(calls) == 1
 
 
@@ -65,7 +65,7 @@ def test_vectors_may_have_more_axes() -> None:
 def test_any_module_can_inject() -> None:
     torch.manual_seed(0)
     U = nn.Sequential(nn.Linear(4, 5), nn.LayerNorm(5))
-    problem = geq.HiddenProblem(geq.Gaussian(0.1), W=geq.Dense(6, 5), U=U).double()
+    problem = geq.EnergyProblem(geq.kernels.GaussianKernel(0.1), W=geq.operators.Dense(6, 5), U=U).double()
     layer = geq.Equilibrium(problem, tol=1e-9)
     layer(vectors()).sum().backward()
     assert all(parameter.grad is not None for parameter in U.parameters())
@@ -73,33 +73,48 @@ def test_any_module_can_inject() -> None:
 
 @pytest.mark.parametrize(
     ("similarity", "expected", "told"),
-    [(geq.Gaussian(0.1), 5, r"output \(the features Wz\)"), (geq.Linear(), 6, r"input \(the state z\)")],
+    [
+        (geq.kernels.GaussianKernel(0.1), 5, r"output \(the features Wz\)"),
+        (geq.kernels.LinearKernel(), 6, r"input \(the state z\)"),
+    ],
 )
-def test_wrong_channels_are_refused_when_built(similarity: geq.Similarity, expected: int, told: str) -> None:
-    with pytest.raises(geq.OptionError, match=rf"{told}.*expected {expected} channels, got 3"):
-        geq.HiddenProblem(similarity, W=geq.Dense(6, 5), U=geq.Dense(4, 3))
+def test_wrong_channels_are_refused_when_built(
+    similarity: geq.kernels.Kernel, expected: int, told: str
+) -> None:
+    with pytest.raises(geq.errors.OptionError, match=rf"{told}.*expected {expected} channels, got 3"):
+        geq.EnergyProblem(similarity, W=geq.operators.Dense(6, 5), U=geq.operators.Dense(4, 3))
 
 
 @pytest.mark.parametrize(
     ("W", "U", "x", "told"),
     [
-        (geq.Dense(6, 5), nn.Linear(4, 3), (2, 4), r"must be \(batch, …, 5\): got \(2, 3\)"),
-        (geq.Dense(6, 5), nn.Linear(4, 5), (4,), r"must be \(batch, …, 5\): got \(5,\)"),
-        (geq.Conv2d(6, 5), nn.Linear(4, 5), (2, 4), r"must be \(batch, 5, height, width\): got \(2, 5\)"),
-        (geq.Dense(6, 5), nn.Conv2d(4, 5, 1), (2, 4, 3, 3), r"\(batch, …, 5\): got \(2, 5, 3, 3\)"),
-        (geq.Conv2d(6, 5, kernel_size=7), nn.Conv2d(4, 5, 1), (2, 4, 2, 2), r"at least 3 pixels.*\(2, 2\)"),
+        (geq.operators.Dense(6, 5), nn.Linear(4, 3), (2, 4), r"must be \(batch, …, 5\): got \(2, 3\)"),
+        (geq.operators.Dense(6, 5), nn.Linear(4, 5), (4,), r"must be \(batch, …, 5\): got \(5,\)"),
+        (
+            geq.operators.Convolution(6, 5),
+            nn.Linear(4, 5),
+            (2, 4),
+            r"must be \(batch, 5, height, width\): got \(2, 5\)",
+        ),
+        (geq.operators.Dense(6, 5), nn.Conv2d(4, 5, 1), (2, 4, 3, 3), r"\(batch, …, 5\): got \(2, 5, 3, 3\)"),
+        (
+            geq.operators.Convolution(6, 5, kernel_size=7),
+            nn.Conv2d(4, 5, 1),
+            (2, 4, 2, 2),
+            r"at least 3 pixels.*\(2, 2\)",
+        ),
     ],
 )
 def test_wrong_injections_are_refused(W: Any, U: nn.Module, x: tuple[int, ...], told: str) -> None:
-    problem = geq.HiddenProblem(geq.Gaussian(0.1), W=W, U=U)
-    with pytest.raises(geq.InputError, match=rf"U\(x\), which Gaussian compares.*{told}|{told}"):
+    problem = geq.EnergyProblem(geq.kernels.GaussianKernel(0.1), W=W, U=U)
+    with pytest.raises(geq.errors.InputError, match=rf"U\(x\), which Gaussian compares.*{told}|{told}"):
         problem.inject(torch.randn(x))
 
 
 def test_problem_of_ones_own() -> None:
     """Override inject, score and initial_state: the cell, the adjoint and the layer follow."""
 
-    class Quartic(geq.HiddenProblem):
+    class Quartic(geq.EnergyProblem):
         def inject(self, x: Tensor) -> Tensor:
             return self.U(x)
 
@@ -109,7 +124,9 @@ def test_problem_of_ones_own() -> None:
         def score(self, z: Tensor, c: Any) -> Tensor:
             return (c * z - 0.25 * z**4).sum(1)
 
-    problem = Quartic(geq.Linear(), W=geq.Dense(3, 3), U=geq.Dense(4, 3)).double()
+    problem = Quartic(
+        geq.kernels.LinearKernel(), W=geq.operators.Dense(3, 3), U=geq.operators.Dense(4, 3)
+    ).double()
     layer = geq.Equilibrium(problem, tol=1e-12, max_steps=200).eval()
     x = vectors().requires_grad_()
     z = layer(x)
@@ -118,19 +135,21 @@ def test_problem_of_ones_own() -> None:
     # dz/dc = 1/(1 + 3z²) where z > 0
     (gradient,) = torch.autograd.grad(z.sum(), x)
     torch.testing.assert_close(gradient, ((c > 0) / (1 + 3 * z**2)) @ problem.U.weight)
-    with pytest.raises(geq.OptionError, match="attention exists for Gaussian kernels: got Linear"):
+    with pytest.raises(geq.errors.OptionError, match="attention exists for Gaussian kernels: got Linear"):
         layer.attention(x)
 
 
 def test_attention_needs_distances() -> None:
     layer = geq.Equilibrium(hidden_problems.dense("linear")).eval()
-    with pytest.raises(geq.OptionError, match="Gaussian kernels: got Linear; use Gaussian or PatchGaussian"):
+    with pytest.raises(
+        geq.errors.OptionError, match="Gaussian kernels: got Linear; use Gaussian or PatchGaussianKernel"
+    ):
         layer.attention(vectors())
 
 
 def test_two_problems_do_not_share_the_state_of_a_norm_rule() -> None:
-    rule = geq.OperatorNorm(0.5)
-    first, second = (geq.Conv2d(2, 2, norm=rule) for _ in range(2))
+    rule = geq.constraints.SpectralBound(0.5)
+    first, second = (geq.operators.Convolution(2, 2, norm=rule) for _ in range(2))
     assert first.norm is not second.norm
     first(torch.randn(1, 2, 5, 5))
     assert first.norm.followed.direction.numel() == 50

@@ -33,38 +33,44 @@ def state(*shape: int) -> Tensor:
 @pytest.mark.parametrize("bandwidth", [0.5, 2.0])
 def test_value_is_the_sum_over_pairs(shape: tuple[int, ...], bandwidth: float) -> None:
     z = state(*shape)
-    torch.testing.assert_close(geq.HSIC(bandwidth, relative=False).value(z), literal(z, bandwidth))
+    torch.testing.assert_close(
+        geq.regularizers.HSIC(bandwidth, relative=False).value(z), literal(z, bandwidth)
+    )
     rows = z.transpose(0, 1).flatten(1)
     deviation = (z - z.mean(0)).transpose(0, 1).flatten(1).square().mean(1).sqrt()
     standardised = (rows / deviation.unsqueeze(1)).view(shape[1], shape[0], *shape[2:]).transpose(0, 1)
     expected = literal(standardised, bandwidth)
-    torch.testing.assert_close(geq.HSIC(bandwidth).value(z), expected, rtol=1e-4, atol=0)
+    torch.testing.assert_close(geq.regularizers.HSIC(bandwidth).value(z), expected, rtol=1e-4, atol=0)
 
 
 def test_scale_of_a_feature_matters_only_to_a_fixed_bandwidth() -> None:
     z = state(20, 3)
     z[:, 1] = z[:, 0].square()
     scaled = z * torch.tensor([0.05, 1.0, 20.0])
-    torch.testing.assert_close(geq.HSIC().value(scaled), geq.HSIC().value(z), rtol=1e-3, atol=0)
-    fixed = geq.HSIC(relative=False)
+    torch.testing.assert_close(
+        geq.regularizers.HSIC().value(scaled), geq.regularizers.HSIC().value(z), rtol=1e-3, atol=0
+    )
+    fixed = geq.regularizers.HSIC(relative=False)
     assert fixed.value(0.05 * z) < 1e-3 * fixed.value(z)
 
 
 def test_a_dead_feature_depends_on_nothing() -> None:
     z = state(6, 4)
     z[:, 1] = 0.3
-    torch.testing.assert_close(geq.HSIC().value(z), geq.HSIC().value(z[:, [0, 2, 3]]))
-    assert torch.isfinite(geq.HSIC().gradient(z)).all()
+    torch.testing.assert_close(
+        geq.regularizers.HSIC().value(z), geq.regularizers.HSIC().value(z[:, [0, 2, 3]])
+    )
+    assert torch.isfinite(geq.regularizers.HSIC().gradient(z)).all()
 
 
 @pytest.mark.parametrize("shape", [(30, 3), (8, 3, 2, 2), (4, 6)])
 def test_fourier_features_tend_to_the_exact_value(shape: tuple[int, ...]) -> None:
     z = state(*shape)
     z[:, 1] = z[:, 0] + 0.1 * z[:, 1]
-    exact = geq.HSIC().value(z)
+    exact = geq.regularizers.HSIC().value(z)
 
     def error(frequencies: int) -> float:
-        found = [geq.HSIC(fourier=frequencies, seed=seed).value(z) for seed in range(8)]
+        found = [geq.regularizers.HSIC(fourier=frequencies, seed=seed).value(z) for seed in range(8)]
         return float((torch.stack(found) - exact).square().mean().sqrt() / exact)
 
     few, many = error(50), error(5000)
@@ -75,7 +81,7 @@ def test_fourier_features_tend_to_the_exact_value(shape: tuple[int, ...]) -> Non
 def test_fourier_gradient_tends_to_the_exact_one() -> None:
     z = state(20, 3)
     z[:, 1] = z[:, 0] + 0.1 * z[:, 1]
-    exact, approximate = geq.HSIC().gradient(z), geq.HSIC(fourier=5000).gradient(z)
+    exact, approximate = geq.regularizers.HSIC().gradient(z), geq.regularizers.HSIC(fourier=5000).gradient(z)
     assert (approximate - exact).norm() < 0.05 * exact.norm()
 
 
@@ -83,24 +89,26 @@ def test_dependence_without_correlation_is_seen() -> None:
     x = torch.linspace(-1, 1, 101, dtype=torch.float64)
     square = torch.stack((x, x.square() - x.square().mean()), 1)
     independent = torch.cartesian_prod(x[::10], square[::10, 1])
-    assert geq.Decorrelation().value(square) < 1e-20
-    assert geq.HSIC(0.3).value(square) > 1e-3
-    assert geq.HSIC(0.3).value(independent) < 1e-20
+    assert geq.regularizers.Decorrelation().value(square) < 1e-20
+    assert geq.regularizers.HSIC(0.3).value(square) > 1e-3
+    assert geq.regularizers.HSIC(0.3).value(independent) < 1e-20
 
 
 def test_a_large_common_offset_does_not_cost_precision() -> None:
     z = state(6, 4).float()
-    torch.testing.assert_close(geq.HSIC().value(z + 1000), geq.HSIC().value(z), rtol=1e-3, atol=0)
+    torch.testing.assert_close(
+        geq.regularizers.HSIC().value(z + 1000), geq.regularizers.HSIC().value(z), rtol=1e-3, atol=0
+    )
 
 
 def test_frequencies_are_the_same_in_every_evaluation() -> None:
     z = state(6, 4)
-    assert geq.HSIC(fourier=5).value(z) == geq.HSIC(fourier=5).value(z)
-    assert geq.HSIC(fourier=5).value(z) != geq.HSIC(fourier=5, seed=1).value(z)
+    assert geq.regularizers.HSIC(fourier=5).value(z) == geq.regularizers.HSIC(fourier=5).value(z)
+    assert geq.regularizers.HSIC(fourier=5).value(z) != geq.regularizers.HSIC(fourier=5, seed=1).value(z)
 
 
 def test_bad_options_are_refused() -> None:
-    with pytest.raises(geq.OptionError, match="bandwidth must be above 0: got 0"):
-        geq.HSIC(0.0)
-    with pytest.raises(geq.OptionError, match="fourier must be at least 1 frequency: got 0"):
-        geq.HSIC(fourier=0)
+    with pytest.raises(geq.errors.OptionError, match="bandwidth must be above 0: got 0"):
+        geq.regularizers.HSIC(0.0)
+    with pytest.raises(geq.errors.OptionError, match="fourier must be at least 1 frequency: got 0"):
+        geq.regularizers.HSIC(fourier=0)

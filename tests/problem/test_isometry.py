@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from geq.problem import Conv2d
-from geq.problem.isometry import isometric_kernel
+from geq.operators import Convolution
+from geq.operators.isometry import isometric_kernel
 
 SHAPES = pytest.mark.parametrize(
     ("out_channels", "in_channels", "side"),
@@ -14,9 +14,9 @@ SHAPES = pytest.mark.parametrize(
 )
 
 
-def operator(out_channels: int, in_channels: int, side: int, padding: str) -> Conv2d:
+def operator(out_channels: int, in_channels: int, side: int, padding: str) -> Convolution:
     torch.manual_seed(0)
-    found = Conv2d(in_channels, out_channels, side, padding).double()
+    found = Convolution(in_channels, out_channels, side, padding).double()
     found.restart(isometric_kernel(out_channels, in_channels, side))
     return found
 
@@ -47,7 +47,7 @@ def test_with_zeros_around_no_singular_value_is_above_one(
 def test_a_random_kernel_is_far_from_it() -> None:
     """So the tests above can fail."""
     torch.manual_seed(0)
-    random = Conv2d(7, 4).double()
+    random = Convolution(7, 4).double()
     columns = torch.eye(7 * 36, dtype=torch.float64).view(-1, 7, 6, 6)
     values = torch.linalg.svdvals(random(columns).flatten(1))
     assert values[0] > 3 * values[100]

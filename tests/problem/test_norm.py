@@ -9,20 +9,22 @@ import torch
 from torch import Tensor
 
 import geq
-from geq.problem.norm import SMALL_MATRIX, norm_memory, restore_norm_memory
+from geq.constraints.spectral import SMALL_MATRIX, constraint_memory, restore_constraint_memory
 from hidden_problems import matrix_of
 
 
-def convolution(padding: str = "zeros", bound: float = 0.5) -> geq.Conv2d:
+def convolution(padding: str = "zeros", bound: float = 0.5) -> geq.operators.Convolution:
     torch.manual_seed(0)
-    return geq.Conv2d(3, 4, padding=padding, norm=geq.OperatorNorm(bound)).double()
+    return geq.operators.Convolution(
+        3, 4, padding=padding, norm=geq.constraints.SpectralBound(bound)
+    ).double()
 
 
 def maps(side: int = 6) -> Tensor:
     return torch.randn(2, 3, side, side, dtype=torch.float64)
 
 
-def exact_norm(operator: geq.Operator, side: int = 6) -> float:
+def exact_norm(operator: geq.operators.Operator, side: int = 6) -> float:
     copied = copy.deepcopy(operator).eval()
     weight = (
         operator.bind(maps(side)).weight.detach() if operator.training else copied.bind(maps(side)).weight
@@ -35,7 +37,7 @@ def exact_norm(operator: geq.Operator, side: int = 6) -> float:
 def test_weights_below_the_bound_are_left_alone() -> None:
     operator = convolution(bound=1e3).eval()
     assert torch.equal(operator.bind(maps()).weight, operator.raw_weight)
-    dense = geq.Dense(3, 4, norm=geq.OperatorNorm(1e3))
+    dense = geq.operators.Dense(3, 4, norm=geq.constraints.SpectralBound(1e3))
     assert torch.equal(dense.weight, dense.raw_weight)
 
 
@@ -96,12 +98,12 @@ def test_another_size_is_measured_anew() -> None:
 
 def test_gradient_flows_through_the_norm() -> None:
     """The exact derivative of V/σ(V): against finite differences."""
-    dense = geq.Dense(4, 3, norm=geq.OperatorNorm(0.5)).double()
+    dense = geq.operators.Dense(4, 3, norm=geq.constraints.SpectralBound(0.5)).double()
     conv = convolution().eval()
     for operator, z in [(dense, torch.randn(2, 4, dtype=torch.float64)), (conv, maps(4)[:1])]:
         weight = operator.raw_weight.detach().clone().requires_grad_()
 
-        def value(weight: Tensor, operator: geq.Operator = operator, z: Tensor = z) -> Tensor:
+        def value(weight: Tensor, operator: geq.operators.Operator = operator, z: Tensor = z) -> Tensor:
             return torch.func.functional_call(operator, {"raw_weight": weight}, (z,)).square().sum()
 
         assert torch.autograd.gradcheck(value, (weight,), fast_mode=True, atol=1e-4)
@@ -111,7 +113,7 @@ def test_large_matrices_use_power_iteration() -> None:
     """Beyond the size for which singular values are computed outright."""
     size = SMALL_MATRIX + 1
     torch.manual_seed(0)
-    operator = geq.Dense(size, size, norm=geq.OperatorNorm(0.7)).eval()
+    operator = geq.operators.Dense(size, size, norm=geq.constraints.SpectralBound(0.7)).eval()
     with torch.no_grad():
         operator.raw_weight.copy_(torch.randn(size, 20) @ torch.randn(20, size))  # quick to measure exactly
     weight = operator.weight.detach()
@@ -127,7 +129,7 @@ def test_a_restored_memory_continues_exactly() -> None:
     trained(maps())
     for loaded in (fresh, other):
         loaded.load_state_dict(trained.state_dict())
-    restore_norm_memory(fresh, norm_memory(trained))
+    restore_constraint_memory(fresh, constraint_memory(trained))
     x = maps()
     with torch.no_grad():
         for operator in (trained, fresh, other):
@@ -164,8 +166,12 @@ def test_inference_mode_first_and_training_after() -> None:
 @pytest.mark.parametrize("kind", ["dense", "conv"])
 def test_half_precision_is_measured_in_single(kind: str) -> None:
     torch.manual_seed(0)
-    norm = geq.OperatorNorm(0.5)
-    operator = geq.Dense(8, 8, norm=norm) if kind == "dense" else geq.Conv2d(4, 4, norm=norm)
+    norm = geq.constraints.SpectralBound(0.5)
+    operator = (
+        geq.operators.Dense(8, 8, norm=norm)
+        if kind == "dense"
+        else geq.operators.Convolution(4, 4, norm=norm)
+    )
     operator.bfloat16()
     z = torch.randn(2, 8) if kind == "dense" else torch.randn(2, 4, 6, 6)
     assert operator(z.bfloat16()).dtype == torch.bfloat16
@@ -178,14 +184,14 @@ def test_half_precision_is_measured_in_single(kind: str) -> None:
 
 
 def test_repr_shows_the_bound() -> None:
-    assert repr(geq.OperatorNorm(0.9)) == "OperatorNorm(bound=0.9)"
+    assert repr(geq.constraints.SpectralBound(0.9)) == "SpectralBound(bound=0.9)"
 
 
 def test_a_zero_matrix_is_no_problem() -> None:
     for operator, z in [
-        (geq.Dense(3, 4, norm=geq.OperatorNorm()), torch.randn(2, 3)),
-        (geq.Conv2d(3, 4, norm=geq.OperatorNorm()), torch.randn(2, 3, 5, 5)),
-        (geq.Dense(3, 4, norm=geq.WeightNorm()), torch.randn(2, 3)),
+        (geq.operators.Dense(3, 4, norm=geq.constraints.SpectralBound()), torch.randn(2, 3)),
+        (geq.operators.Convolution(3, 4, norm=geq.constraints.SpectralBound()), torch.randn(2, 3, 5, 5)),
+        (geq.operators.Dense(3, 4, norm=geq.constraints.WeightNorm()), torch.randn(2, 3)),
     ]:
         with torch.no_grad():
             operator.raw_weight.zero_()
@@ -194,10 +200,10 @@ def test_a_zero_matrix_is_no_problem() -> None:
 
 def test_a_reloaded_operator_evaluates_to_the_very_same_numbers() -> None:
     """Also after a single training solve, whose direction is saved but has not been followed since."""
-    operator = geq.Conv2d(6, 3, norm=geq.OperatorNorm(0.5))
+    operator = geq.operators.Convolution(6, 3, norm=geq.constraints.SpectralBound(0.5))
     x = torch.randn(2, 6, 8, 8)
     operator.train()(x)
-    again = geq.Conv2d(6, 3, norm=geq.OperatorNorm(0.5))
+    again = geq.operators.Convolution(6, 3, norm=geq.constraints.SpectralBound(0.5))
     again.load_state_dict(operator.state_dict())
     with torch.no_grad():
         assert torch.equal(operator.eval()(x), again.eval()(x))
@@ -229,7 +235,7 @@ def test_small_changes_are_followed_by_one_step(monkeypatch: pytest.MonkeyPatch)
     assert len(applied) == 2  # the step, and the norm itself
 
 
-@pytest.mark.parametrize("rule", [geq.OperatorNorm, geq.problem.FullNorm])
+@pytest.mark.parametrize("rule", [geq.constraints.SpectralBound, geq.constraints.SpectralEquality])
 @pytest.mark.parametrize("size", [1e-30, 1e-10, 1e10, 1e30])
 @pytest.mark.parametrize("training", [False, True])
 def test_weights_of_any_size_keep_the_bound(rule: type, size: float, training: bool) -> None:
@@ -242,7 +248,7 @@ def test_weights_of_any_size_keep_the_bound(rule: type, size: float, training: b
     norm = torch.linalg.matrix_norm(
         matrix_of(lambda z: operator.apply_weight(weight, z), (3, 6, 6)), 2
     ).item()
-    if rule is geq.OperatorNorm and size < 1:
+    if rule is geq.constraints.SpectralBound and size < 1:
         assert norm < 1e-8  # below the bound nothing is changed
     else:
         assert norm == pytest.approx(0.5, rel=1e-3)

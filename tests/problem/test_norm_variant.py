@@ -9,23 +9,23 @@ import geq
 from hidden_problems import matrix_of
 
 RULES = {
-    "full": geq.FullNorm,
-    "learned": geq.LearnedNorm,
-    "gain": geq.ChannelGain,
-    "frobenius": geq.FrobeniusNorm,
+    "full": geq.constraints.SpectralEquality,
+    "learned": geq.constraints.LearnedSpectralBound,
+    "gain": geq.constraints.ChannelGainBound,
+    "frobenius": geq.constraints.FrobeniusBound,
 }
 
 
-def operator(name: str, bound: float, dense: bool, scale: float) -> geq.Operator:
+def operator(name: str, bound: float, dense: bool, scale: float) -> geq.operators.Operator:
     torch.manual_seed(0)
     rule = RULES[name](bound)
-    made = geq.Dense(5, 4, norm=rule) if dense else geq.Conv2d(3, 4, norm=rule)
+    made = geq.operators.Dense(5, 4, norm=rule) if dense else geq.operators.Convolution(3, 4, norm=rule)
     with torch.no_grad():
         made.raw_weight.mul_(scale)
     return made.double().eval()
 
 
-def exact_norm(made: geq.Operator, dense: bool) -> float:
+def exact_norm(made: geq.operators.Operator, dense: bool) -> float:
     shape = (5,) if dense else (3, 6, 6)
     weight = made.bind(torch.zeros(1, *(shape if dense else (4, 6, 6)), dtype=torch.float64)).weight.detach()
     return float(torch.linalg.matrix_norm(matrix_of(lambda z: made.apply_weight(weight, z), shape), 2))

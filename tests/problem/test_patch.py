@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import geq
-from geq.problem import from_patches, to_patches
+from geq.kernels import from_patches, to_patches
 
 
 @pytest.mark.parametrize(("patch", "split"), [(1, 1), (2, 3), (3, 2), (2, 6)])
@@ -22,17 +22,17 @@ def test_patches_are_the_slices_of_the_map(patch: int, split: int) -> None:
 
 def test_one_patch_of_everything_is_the_plain_gaussian() -> None:
     """p the whole map, all channels, W_h = I: one distance per sample."""
-    patched = geq.PatchGaussian(patch=3, channel_split=2, hidden=18, gamma=0.2).double()
+    patched = geq.kernels.PatchGaussianKernel(patch=3, channel_split=2, hidden=18, gamma=0.2).double()
     with torch.no_grad():
         patched.raw_projection.copy_(torch.eye(18))
-    plain = geq.Gaussian(gamma=0.2)
+    plain = geq.kernels.GaussianKernel(gamma=0.2)
     u, v = torch.randn(2, 4, 2, 3, 3, dtype=torch.float64)
     torch.testing.assert_close(patched.value(u, v), plain.value(u, v))
     torch.testing.assert_close(patched.grad(u, v), plain.grad(u, v))
 
 
 def test_projection_starts_orthogonal_and_stays_bounded() -> None:
-    similarity = geq.PatchGaussian(patch=2, channel_split=2, hidden=5).double()
+    similarity = geq.kernels.PatchGaussianKernel(patch=2, channel_split=2, hidden=5).double()
     gram = similarity.projection.T @ similarity.projection
     torch.testing.assert_close(gram, torch.eye(5, dtype=torch.float64), atol=1e-6, rtol=0)
     with torch.no_grad():
@@ -52,18 +52,18 @@ def test_projection_starts_orthogonal_and_stays_bounded() -> None:
     ],
 )
 def test_maps_that_cannot_be_cut(shape: tuple[int, ...], told: str) -> None:
-    similarity = geq.PatchGaussian(patch=2, channel_split=4, hidden=3)
-    with pytest.raises(geq.InputError, match=told):
+    similarity = geq.kernels.PatchGaussianKernel(patch=2, channel_split=4, hidden=3)
+    with pytest.raises(geq.errors.InputError, match=told):
         similarity.bind(torch.zeros(2, *shape))
-    with pytest.raises(geq.InputError, match=told):
+    with pytest.raises(geq.errors.InputError, match=told):
         similarity.check(shape)
 
 
 @pytest.mark.parametrize("name", ["patch", "channel_split", "hidden"])
 def test_sizes_must_be_positive(name: str) -> None:
-    with pytest.raises(geq.OptionError, match=f"{name} must be at least 1: got 0"):
-        geq.PatchGaussian(**{name: 0})
+    with pytest.raises(geq.errors.OptionError, match=f"{name} must be at least 1: got 0"):
+        geq.kernels.PatchGaussianKernel(**{name: 0})
 
 
 def test_repr_names_the_sizes() -> None:
-    assert "patch=2, channel_split=4, hidden=3" in repr(geq.PatchGaussian(2, 4, 3))
+    assert "patch=2, channel_split=4, hidden=3" in repr(geq.kernels.PatchGaussianKernel(2, 4, 3))

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import geq
-from geq.problem import patch_kernel
+from geq.kernels import compiled_patch
 
-needs_compiler = pytest.mark.skipif(patch_kernel.load() is None, reason="no C compiler on this machine")
+needs_compiler = pytest.mark.skipif(compiled_patch.load() is None, reason="no C compiler on this machine")
 
 
 @needs_compiler
@@ -23,13 +23,13 @@ needs_compiler = pytest.mark.skipif(patch_kernel.load() is None, reason="no C co
 def test_equals_the_formula(
     dtype: torch.dtype, tol: float, layout: torch.memory_format, patch: int, split: int
 ) -> None:
-    similarity = geq.PatchGaussian(patch, split, 10, gamma=0.03).to(dtype)
+    similarity = geq.kernels.PatchGaussianKernel(patch, split, 10, gamma=0.03).to(dtype)
     v = torch.randn(3, 2 * split, 8, 4, dtype=dtype).contiguous(memory_format=layout)
     u = torch.randn_like(v)
     recorded = similarity.bind(v).grad(u)
     with torch.no_grad():
         bound = similarity.bind(v)
-        assert patch_kernel.usable(v, u, split * patch**2)
+        assert compiled_patch.usable(v, u, split * patch**2)
         torch.testing.assert_close(bound.grad(u), recorded.detach(), rtol=tol, atol=tol)
         strided = torch.randn(3, 2 * split, 4, 8, dtype=dtype).transpose(2, 3)
         torch.testing.assert_close(
@@ -46,7 +46,7 @@ def test_equals_the_formula(
 def test_every_shape_of_gamma(layout: torch.memory_format, shape: tuple[int, ...]) -> None:
     """Products and gradients of the compiled form against autograd of the formula."""
     torch.manual_seed(0)
-    similarity = geq.PatchGaussian(2, 4, 10).double()
+    similarity = geq.kernels.PatchGaussianKernel(2, 4, 10).double()
     v, u, q = (torch.randn(3, 8, 8, 4, dtype=torch.float64).contiguous(memory_format=layout) for _ in "vuq")
     v.requires_grad_(True)
     bound = similarity.bind(v)
@@ -66,7 +66,7 @@ def test_every_shape_of_gamma(layout: torch.memory_format, shape: tuple[int, ...
 @needs_compiler
 def test_result_does_not_depend_on_the_number_of_threads() -> None:
     v, u, q = torch.randn(3, 5, 16, 8, 8)
-    bound = geq.PatchGaussian(2, 8, 32).bind(v)
+    bound = geq.kernels.PatchGaussianKernel(2, 8, 32).bind(v)
     before = torch.get_num_threads()
     results = []
     try:
@@ -86,7 +86,7 @@ def test_nan_stays_in_its_patch() -> None:
     v = torch.randn(2, 8, 4, 4)
     v[0, 0, 0, 0] = torch.nan
     with torch.no_grad():
-        m = geq.PatchGaussian(2, 8, 32, gamma=0.1).bind(torch.zeros_like(v)).grad(v)
+        m = geq.kernels.PatchGaussianKernel(2, 8, 32, gamma=0.1).bind(torch.zeros_like(v)).grad(v)
     assert torch.isnan(m[0, :, :2, :2]).all()
     assert torch.isfinite(m[1]).all()
     assert torch.isfinite(m[0, :, 2:, 2:]).all()
@@ -108,9 +108,9 @@ def test_without_a_compiler_the_formula_serves(setting: dict[str, str], tmp_path
 
 def test_a_folder_that_others_can_write_to_is_not_trusted(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
-    assert not patch_kernel.trusted(tmp_path)
+    assert not compiled_patch.trusted(tmp_path)
     tmp_path.chmod(0o700)
-    assert patch_kernel.trusted(tmp_path)
+    assert compiled_patch.trusted(tmp_path)
 
 
 def kernel_arguments() -> dict[str, torch.Tensor]:
@@ -160,14 +160,14 @@ def test_every_argument_is_checked_before_a_pointer_is_handed_over(name: str, ch
     given = kernel_arguments()
     given[name] = change(given[name])  # type: ignore[operator]
     direction = given.pop("direction")
-    with pytest.raises(geq.InputError, match="must fit each other"):
-        patch_kernel.run(*given.values(), 2, 4, direction)
+    with pytest.raises(geq.errors.InputError, match="must fit each other"):
+        compiled_patch.run(*given.values(), 2, 4, direction)
 
 
 @needs_compiler
 def test_maps_of_other_batches_go_through_the_formula() -> None:
     """Which broadcasts; the compiled form would read beyond the smaller one."""
-    similarity = geq.PatchGaussian(2, 4, 16, gamma=0.1)
+    similarity = geq.kernels.PatchGaussianKernel(2, 4, 16, gamma=0.1)
     u, v = torch.randn(1, 4, 4, 4), torch.randn(9, 4, 4, 4)
     with torch.no_grad():
         found = similarity.bind(v).grad(u)
@@ -186,7 +186,7 @@ def test_maps_of_other_batches_go_through_the_formula() -> None:
     ],
 )
 def test_a_rule_for_gamma_that_answers_nonsense_is_refused(answer: object, told: str) -> None:
-    with pytest.raises(geq.InputError, match=told):
+    with pytest.raises(geq.errors.InputError, match=told):
         solved_with(answer)
 
 
@@ -199,7 +199,7 @@ def test_a_rule_for_gamma_may_answer_in_another_type(dtype: torch.dtype, per_sam
 
 
 def solved_with(answer: object) -> torch.Tensor:
-    class Own(geq.GammaRule):
+    class Own(geq.bandwidth.GammaRule):
         def forward(self, q: torch.Tensor, expected: torch.Tensor, observe: bool) -> torch.Tensor:
             return answer(q)  # type: ignore[operator]
 

@@ -9,17 +9,17 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 import geq
-from geq.problem.regulariser import FeatureRegulariser, SeparableRegulariser
+from geq.regularizers.features import FeatureRegulariser, SeparableRegulariser
 
 REGULARISERS: dict[str, FeatureRegulariser] = {
-    "decay": geq.FeatureDecay(),
-    "sparsity": geq.FeatureSparsity(),
-    "elastic_net": SeparableRegulariser(geq.ElasticNet(0.3, 0.5)),
-    "incay": geq.Incay(0.3),
-    "decorrelation": geq.Decorrelation(),
-    "hsic": geq.HSIC(0.7),
-    "hsic_fixed": geq.HSIC(0.7, relative=False),
-    "hsic_fourier": geq.HSIC(0.7, fourier=9),
+    "decay": geq.regularizers.FeatureDecay(),
+    "sparsity": geq.regularizers.FeatureSparsity(),
+    "elastic_net": SeparableRegulariser(geq.penalties.ElasticNet(0.3, 0.5)),
+    "incay": geq.regularizers.Incay(0.3),
+    "decorrelation": geq.regularizers.Decorrelation(),
+    "hsic": geq.regularizers.HSIC(0.7),
+    "hsic_fixed": geq.regularizers.HSIC(0.7, relative=False),
+    "hsic_fourier": geq.regularizers.HSIC(0.7, fourier=9),
 }
 SHAPES = [(5, 4), (3, 4, 2, 3)]
 
@@ -86,8 +86,8 @@ def test_smoothness_bounds_the_hessian_and_is_reached(name: str) -> None:
 
 def test_incay_expands_and_decay_shrinks() -> None:
     z = state((3, 4))
-    assert bool((geq.Incay().operator(z, 0.5).norm(dim=1) > z.norm(dim=1)).all())
-    assert bool((geq.FeatureDecay().operator(z, 0.5).norm(dim=1) < z.norm(dim=1)).all())
+    assert bool((geq.regularizers.Incay().operator(z, 0.5).norm(dim=1) > z.norm(dim=1)).all())
+    assert bool((geq.regularizers.FeatureDecay().operator(z, 0.5).norm(dim=1) < z.norm(dim=1)).all())
 
 
 def test_decorrelation_is_equation_13() -> None:
@@ -95,13 +95,13 @@ def test_decorrelation_is_equation_13() -> None:
     rows = z.T
     inverse = torch.diag(1 / rows.norm(dim=1))
     expected = (inverse @ rows @ rows.T @ inverse - torch.eye(4)).square().sum() / 2
-    torch.testing.assert_close(geq.Decorrelation(1e-15).value(z), expected)
+    torch.testing.assert_close(geq.regularizers.Decorrelation(1e-15).value(z), expected)
 
 
 def test_decorrelation_ignores_dead_features_and_the_scale_of_the_others() -> None:
     z = state((6, 4))
     z[:, 1] = 0
-    regulariser = geq.Decorrelation(1e-12)
+    regulariser = geq.regularizers.Decorrelation(1e-12)
     torch.testing.assert_close(regulariser.value(z), regulariser.value(z[:, [0, 2, 3]]))
     assert bool((regulariser.gradient(z)[:, 1] == 0).all())
     torch.testing.assert_close(regulariser.value(3 * z), regulariser.value(z))
@@ -110,14 +110,16 @@ def test_decorrelation_ignores_dead_features_and_the_scale_of_the_others() -> No
 def test_a_feature_of_a_map_is_a_channel() -> None:
     z = state((3, 4, 2, 3))
     channels = z.transpose(0, 1).reshape(4, -1)
-    torch.testing.assert_close(geq.Decorrelation().value(z), geq.Decorrelation().value(channels.T))
+    torch.testing.assert_close(
+        geq.regularizers.Decorrelation().value(z), geq.regularizers.Decorrelation().value(channels.T)
+    )
 
 
 @pytest.mark.parametrize("name", ["decorrelation", "hsic", "hsic_fourier"])
 @pytest.mark.parametrize("shape", [(1, 4), (1, 4, 2, 2)])
 def test_a_batch_of_one_is_refused(name: str, shape: tuple[int, ...]) -> None:
     for method in (REGULARISERS[name].value, REGULARISERS[name].gradient):
-        with pytest.raises(geq.InputError, match=r"at least 2: got 1; use a larger batch"):
+        with pytest.raises(geq.errors.InputError, match=r"at least 2: got 1; use a larger batch"):
             method(state(shape))
     assert REGULARISERS[name].couples_samples
 
@@ -130,9 +132,9 @@ def test_the_others_treat_each_sample_by_itself(name: str) -> None:
 
 
 def test_bad_options_are_refused() -> None:
-    with pytest.raises(geq.OptionError, match="epsilon must be above 0"):
-        geq.Incay(0.0)
-    with pytest.raises(geq.OptionError, match="epsilon must be above 0"):
-        geq.Decorrelation(-1.0)
-    with pytest.raises(geq.OptionError, match="did you mean 'epsilon'"):
-        geq.Incay(epsilom=1.0)
+    with pytest.raises(geq.errors.OptionError, match="epsilon must be above 0"):
+        geq.regularizers.Incay(0.0)
+    with pytest.raises(geq.errors.OptionError, match="epsilon must be above 0"):
+        geq.regularizers.Decorrelation(-1.0)
+    with pytest.raises(geq.errors.OptionError, match="did you mean 'epsilon'"):
+        geq.regularizers.Incay(epsilom=1.0)

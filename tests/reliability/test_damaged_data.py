@@ -21,7 +21,7 @@ from geq.data.corruption.cifar_c import write_cifar_c
 from geq.data.dataset import ImageDataset
 from geq.data.fetch import fetch
 from geq.data.source import SOURCES, Download, Source
-from geq.error import DataError
+from geq.errors import DataError
 from geq.experiment.plan import plan_job
 from geq.experiment.registry import find_experiment
 

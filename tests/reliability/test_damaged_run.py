@@ -19,7 +19,7 @@ from torch import Tensor
 from geq.data.dataset import Statistics
 from geq.data.loader import BatchLoader, WorkerDeath
 from geq.data.transform.pixel import Normalize
-from geq.error import CheckpointError, DataError
+from geq.errors import CheckpointError, DataError
 from geq.training.fit import Outcome, resume, train
 from geq.training.loop import Loop
 from geq.training.option import TrainOptions

@@ -14,7 +14,7 @@ import pytest
 
 from geq import durable
 from geq.durable import exclusively, explained_write_errors, remove_leftovers, replace_folder, write_durably
-from geq.error import CheckpointError, DataError
+from geq.errors import CheckpointError, DataError
 
 
 def folder_with(path: Path, text: str) -> Path:

@@ -12,7 +12,7 @@ from stress.fuzz.campaign import draw, row
 from stress.fuzz.execution import Tally
 from stress.fuzz.target import Target, targets
 
-from geq.error import DataError, GeqError
+from geq.errors import DataError, GeqError
 
 TARGETS = targets()
 QUICK = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}

@@ -8,7 +8,7 @@ import pytest
 from stress.attack.case import Case, Ground, examine
 from stress.hostile import CASES
 
-from geq.error import DataError
+from geq.errors import DataError
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from stress.number import edited, kernel, size, start, window
 from stress.number.layer import LAYERS, build, sample
 from stress.number.verdict import Tally, Verdict, contexts_of, judge
 
-from geq.problem import patch_kernel
+from geq.kernels import compiled_patch
 
 
 def generator() -> torch.Generator:
@@ -69,7 +69,7 @@ def test_nothing_wrong_in_silence_either(family: Any) -> None:
 
 def test_compiled_kernel_is_compared() -> None:
     tally = Tally("kernel")
-    if patch_kernel.load() is None:
+    if compiled_patch.load() is None:
         pytest.skip("no C compiler on this machine")
     kernel.compare(tally, "usual", torch.float32, 1.0, 0.5, torch.channels_last, generator())
     assert tally.row().held

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from geq.error import DataError
+from geq.errors import DataError
 from geq.experiment.record import Record
 from geq.report.page import page, sections
 from geq.report.section.part import Section

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from geq.error import DataError
+from geq.errors import DataError
 from geq.report.page import page
 from geq.report.section.part import Section
 from geq.report.section.run import MOST, SIGNATURE, runs

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import problems
-from geq.solver import Anderson, Picard, Status, fixed_point
+from geq.solvers import Anderson, Picard, Status, fixed_point
 
 
 def iterates(solver, problem: problems.Problem, count: int) -> torch.Tensor:

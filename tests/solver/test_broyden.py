@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 import problems
-from geq.solver import Broyden, Picard, fixed_point
+from geq.solvers import Broyden, Picard, fixed_point
 
 
 def dense_good_broyden(problem: problems.Problem, sample: int, count: int) -> torch.Tensor:

@@ -7,8 +7,8 @@ import torch
 
 import geq
 import problems
-from geq.error import OptionError
-from geq.solver import FISTA, Anderson, Picard, ProximalGradient, fixed_point
+from geq.errors import OptionError
+from geq.solvers import FISTA, Anderson, Picard, ProximalGradient, fixed_point
 
 
 def ill_conditioned() -> problems.Problem:

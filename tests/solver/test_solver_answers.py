@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import problems
-from geq.error import GeqError, OptionError
-from geq.solver import FISTA, Anderson, Broyden, Picard, ProximalGradient, Solver, Status, fixed_point
+from geq.errors import GeqError, OptionError
+from geq.solvers import FISTA, Anderson, Broyden, Picard, ProximalGradient, Solver, Status, fixed_point
 
 PLAIN = [
     Picard(),

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import problems
-from geq.error import ConvergenceError, ConvergenceWarning, InputError, OptionError
-from geq.solver import Anderson, Picard, Solution, Status, fixed_point
-from geq.solver.rule import BLOW_UP
+from geq.errors import ConvergenceError, ConvergenceWarning, InputError, OptionError
+from geq.solvers import Anderson, Picard, Solution, Status, fixed_point
+from geq.solvers.rules import BLOW_UP
 
 RATES = torch.tensor([[0.1], [0.5], [0.9]], dtype=torch.float64)
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from geq import FISTA, Anderson, Broyden, GEQLinear, Picard, ProximalGradient
+from geq import GEQLinear
 from geq.analysis.trace import own_points
 from geq.export.iteration import find_fixed_point, steps_of
-from geq.solver import Solver, fixed_point, rule
+from geq.solvers import FISTA, Anderson, Broyden, Picard, ProximalGradient, Solver, fixed_point, rules
 
 SCALES = [1e-30, 1e-20, 1e-10, 1e-3, 1.0, 1e3, 1e10, 1e20, 1e30]
 EXPORTED = [Picard(), Picard(damping=0.6), Anderson(), Anderson(memory=2), Anderson(memory=4, mixing=0.7)]
@@ -87,19 +87,19 @@ def test_trace_has_as_many_points_as_the_solve_has_evaluations(solver: Solver[An
 def test_row_norm_neither_overflows_nor_vanishes(dtype: torch.dtype, exponent: int) -> None:
     rows = torch.tensor([[3.0, 4.0], [0.0, 0.0]], dtype=dtype) * 10.0 ** (exponent - 1)
     expected = [math.hypot(*row) for row in rows.tolist()]
-    assert rule.row_norm(rows).tolist() == pytest.approx(expected, rel=1e-6, abs=0.0)
+    assert rules.row_norm(rows).tolist() == pytest.approx(expected, rel=1e-6, abs=0.0)
 
 
 def test_row_norm_passes_on_what_is_not_finite() -> None:
     rows = torch.tensor([[1.0, math.nan], [math.inf, 1.0]])
-    assert not bool(torch.isfinite(rule.row_norm(rows)).any())
+    assert not bool(torch.isfinite(rules.row_norm(rows)).any())
 
 
 def test_slots_without_a_residual_get_no_weight() -> None:
     """The smallest combination of residuals uses the slots that are filled."""
     residuals = torch.tensor([[[1.0, 0.0], [0.5, 0.5], [0.0, 0.0]]], dtype=torch.float64)
     gram, identity = residuals @ residuals.mT, torch.eye(3, dtype=torch.float64)
-    weights = rule.anderson_weights(
+    weights = rules.anderson_weights(
         gram,
         gram.diagonal(dim1=1, dim2=2),
         identity,

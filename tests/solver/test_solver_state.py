@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import problems
-from geq.solver import Anderson, Broyden, Picard, fixed_point
-from geq.solver.state import Packing
+from geq.solvers import Anderson, Broyden, Picard, fixed_point
+from geq.solvers.state import Packing
 
 shapes = st.lists(st.integers(1, 4), min_size=0, max_size=4).map(tuple)
 

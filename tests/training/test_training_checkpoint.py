@@ -20,7 +20,7 @@ import pytest
 import torch
 
 from geq.durable import explained_write_errors, remove_leftovers, write_durably
-from geq.error import CheckpointError
+from geq.errors import CheckpointError
 from geq.training.checkpoint import FORMAT, Checkpoint, random_state, restore_random_state
 
 

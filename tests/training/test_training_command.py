@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from geq.cli import main
-from geq.error import InputError
+from geq.errors import InputError
 from geq.model.registry import create_model
 from geq.training.evaluation import evaluate
 from geq.training.fit import train

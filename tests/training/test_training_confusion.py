@@ -10,7 +10,7 @@ from torch import Tensor
 from torchmetrics.classification import MulticlassAccuracy, MulticlassJaccardIndex
 
 from geq.data.segmentation import IGNORE
-from geq.error import InputError
+from geq.errors import InputError
 from geq.training.confusion import Confusion, SegmentationMeasures, class_accuracy, class_iou, summarise
 from geq.training.segmentation import pixel_cross_entropy
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from geq.error import CheckpointError, ConvergenceError, OptionError
+from geq.errors import CheckpointError, ConvergenceError, OptionError
 from geq.model.network import Network
 from geq.training.checkpoint import Checkpoint
 from geq.training.fit import Outcome, resume, train

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from geq.error import OptionError
+from geq.errors import OptionError
 from geq.model.fcn import FCN
 from geq.model.registry import create_model
 from geq.model.segmenter import Segmenter

@@ -13,7 +13,7 @@ from torch import Tensor
 
 import geq
 from geq.cli import main
-from geq.error import OptionError
+from geq.errors import OptionError
 from geq.model.network import Network
 from geq.training.fit import train
 from geq.training.ingredient import build_model, open_datasets
@@ -95,7 +95,7 @@ def test_command_line(tmp_path: Path) -> None:
     folder = RunFolder.find("first", str(tmp_path))
     assert (folder.options().gradient, folder.options().steps) == ("unrolled", 3)
     (layer,) = Network.from_pretrained(folder.model).equilibria().values()
-    assert layer.gradient == geq.Unrolled(3)
+    assert layer.gradient == geq.gradients.Unrolled(3)
 
 
 def test_option_replaces_the_override_of_a_preset() -> None:
@@ -104,7 +104,7 @@ def test_option_replaces_the_override_of_a_preset() -> None:
     assert model.config.gradient == "unrolled"  # type: ignore[attr-defined]
     options = TrainOptions(override=("gradient=phantom",), steps=2)
     model = build_model(options, open_datasets(options).describe())
-    assert next(iter(model.equilibria().values())).gradient == geq.Phantom(2)
+    assert next(iter(model.equilibria().values())).gradient == geq.gradients.Phantom(2)
 
 
 def test_missing_the_tolerance_is_no_failure_of_unrolled_iterations(

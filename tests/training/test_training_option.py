@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 import yaml
 
-from geq.error import OptionError
+from geq.errors import OptionError
 from geq.model.registry import model_spec
 from geq.training.ingredient import augmentation, build_model, decoded, open_datasets
 from geq.training.option import GROUPS, TrainOptions

@@ -11,7 +11,7 @@ import pytest
 
 from dataset_kinds import KINDS, MASKS
 from geq.cli import main
-from geq.error import CheckpointError, DataError
+from geq.errors import CheckpointError, DataError
 from geq.training.fit import Outcome, resume, train
 from geq.training.interrupt import TrainingInterrupted
 from geq.training.option import Precision, TrainOptions

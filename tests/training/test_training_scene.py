@@ -14,7 +14,7 @@ from geq.cli import main
 from geq.data.image import read_image, read_mask
 from geq.data.palette import PALETTES, colours_of
 from geq.data.segmentation import CAMVID_CLASSES, IGNORE
-from geq.error import DataError
+from geq.errors import DataError
 from geq.training.fit import train
 from geq.training.option import TrainOptions
 from geq.training.run import RunFolder

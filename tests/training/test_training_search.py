@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from geq.cli import main
-from geq.error import OptionError
+from geq.errors import OptionError
 from geq.training.interrupt import TrainingInterrupted
 from geq.training.option import TrainOptions
 from geq.training.search import Search, SearchOptions

@@ -13,7 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
-from geq.error import DataError, OptionError
+from geq.errors import DataError, OptionError
 from geq.model.network import Network
 from geq.model.registry import create_model
 from geq.model.segmenter import Segmenter

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from geq.cli import main
-from geq.error import CheckpointError, OptionError
+from geq.errors import CheckpointError, OptionError
 from geq.training.option import TrainOptions
 from geq.training.run import RunFolder
 from geq.training.tradeoff import Setting, Tradeoff, TradeoffOptions

@@ -19,7 +19,7 @@ from geq.cli import main
 from geq.command.option import parse
 from geq.command.train import SUMMARY, declare, normalised, options_from
 from geq.data.idx import SYSTEM_FOLDERS
-from geq.error import CheckpointError, OptionError
+from geq.errors import CheckpointError, OptionError
 from geq.experiment.equilibrium_measurement import SinceStart
 from geq.model.shipped import FOLDER, is_shipped, shipped_folder, shipped_names
 from geq.training.evaluation import evaluate
@@ -112,7 +112,7 @@ def test_the_command_of_the_card_trains_with_these_options(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_equilibrium_is_proved_to_be_the_only_one(name: str) -> None:
     card = read_card(shipped_folder(name))
-    model = geq.Network.from_pretrained(name)
+    model = geq.model.Network.from_pretrained(name)
     proved = model.well_posedness()
     assert set(card.certificate) == set(proved)
     for layer, found in card.certificate.items():
@@ -127,7 +127,7 @@ def test_every_equilibrium_is_proved_to_be_the_only_one(name: str) -> None:
 
 def test_digits_are_recognised_as_the_card_says() -> None:
     folder, card = RunFolder.find("geq-digits"), read_card(shipped_folder("geq-digits"))
-    options, model = folder.options(), geq.Network.from_pretrained("geq-digits")
+    options, model = folder.options(), geq.model.Network.from_pretrained("geq-digits")
     batches = evaluation_loader(open_split(options, "test"), statistics=folder.data().statistics)
     with limited_threads(options, model):
         found = evaluate(model, batches)
@@ -184,7 +184,7 @@ def refused(*arguments, **options):
 
 socket.socket.connect = socket.create_connection = socket.getaddrinfo = refused
 import geq
-model = geq.Network.from_pretrained("geq-digits")
+model = geq.model.Network.from_pretrained("geq-digits")
 assert "huggingface_hub" not in sys.modules
 import torch
 print(model.parameter_count(), tuple(model(torch.zeros(1, 1, 8, 8)).shape), model.training)
@@ -199,7 +199,7 @@ def test_loads_by_name_without_a_network(tmp_path: Path) -> None:
 
 def test_an_unknown_name_gives_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"is neither.*did you mean 'geq-digits'"):
-        geq.Network.from_pretrained("geq-digit")
+        geq.model.Network.from_pretrained("geq-digit")
     with pytest.raises(OptionError, match="did you mean 'geq-digits'"):
         shipped_folder("geq_digits")
     with pytest.raises(OptionError, match=r"did you mean 'geq-digits'.*known:.*geq-digits"):
@@ -209,8 +209,8 @@ def test_an_unknown_name_gives_the_nearest(tmp_path: Path) -> None:
 def test_a_folder_of_ones_own_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = geq.create_model("resnet_tiny").save_pretrained(tmp_path / "geq-digits")
     monkeypatch.chdir(tmp_path)
-    assert geq.Network.from_pretrained("geq-digits").registry_name == "resnet_tiny"
-    assert geq.Network.from_pretrained(str(own)).registry_name == "resnet_tiny"
+    assert geq.model.Network.from_pretrained("geq-digits").registry_name == "resnet_tiny"
+    assert geq.model.Network.from_pretrained(str(own)).registry_name == "resnet_tiny"
 
 
 def test_a_run_of_ones_own_comes_first(tmp_path: Path) -> None:

@@ -34,8 +34,8 @@ from geq.analysis.subject import Subject
 from geq.data.dataset import Statistics
 from geq.data.loader import seeded
 from geq.equilibrium import Equilibrium
-from geq.error import InputError
-from geq.gradient import Implicit, Unrolled
+from geq.errors import InputError
+from geq.gradients import Implicit, Unrolled
 from geq.model.network import Network
 from geq.training.thread import limited_threads
 from geq.training.tolerance import measured_failures

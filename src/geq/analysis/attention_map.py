@@ -15,10 +15,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from geq.cell import ProximalCell
+from geq.cells import Context, EnergyProblem, ProximalCell
 from geq.equilibrium import Equilibrium
-from geq.problem import Context, HiddenProblem, Linear, PatchGaussian
-from geq.problem.patch import BoundPatchGaussian
+from geq.kernels import LinearKernel, PatchGaussianKernel
+from geq.kernels.patch_gaussian import BoundPatchGaussian
 
 Map = Float[Tensor, "b rows columns"]
 
@@ -62,17 +62,17 @@ def attention_maps(layer: Equilibrium, x: Any) -> AttentionMaps:
 NO_SUM = "its energy is no sum over places"
 
 
-def energy_map(problem: HiddenProblem, z: Float[Tensor, "b *state"], c: Any) -> Map | None:
+def energy_map(problem: EnergyProblem, z: Float[Tensor, "b *state"], c: Any) -> Map | None:
     """The share of each patch (pixel, for the linear kernel) in G(z; x); their sum is G."""
-    if type(problem).score is not HiddenProblem.score or not isinstance(c, Context) or z.ndim != 4:
+    if type(problem).score is not EnergyProblem.score or not isinstance(c, Context) or z.ndim != 4:
         return None
     u = c.W(z)
     if u.shape[-2:] != z.shape[-2:]:
         return None  # a strided W: states and features have different places
     own = (problem.penalty.cost(z) + 0.5 * z.square()).sum(1)
-    if type(problem.similarity) is Linear:
+    if type(problem.similarity) is LinearKernel:
         return own - (c.injection * z).sum(1) - 0.5 * u.square().sum(1)
-    if not isinstance(problem.similarity, PatchGaussian):
+    if not isinstance(problem.similarity, PatchGaussianKernel):
         return None
     assert isinstance(c.similarity, BoundPatchGaussian)
     groups = u.shape[1] // problem.similarity.channel_split

@@ -21,7 +21,7 @@ from geq.analysis.result import Result, Table, shown
 from geq.analysis.subject import Subject
 from geq.data.dataset import Dataset
 from geq.durable import explained_write_errors
-from geq.error import InputError
+from geq.errors import InputError
 
 COMBINED = "confidence + "
 

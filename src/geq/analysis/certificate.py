@@ -1,7 +1,7 @@
 """Certificates of the equilibria of a trained network: what its weights prove, and what that says of each
 input.
 
-From the norm of the feedback follow verdicts (:class:`~geq.problem.WellPosedness`): contraction, strong
+From the norm of the feedback follow verdicts (:class:`~geq.certificate.WellPosedness`): contraction, strong
 convexity, one equilibrium. From a residual follows how far a state is from the equilibrium, for the map T =
 prox(∇S) whose smooth part ½‖z‖² − S has curvature in [1 − upper, 1 − lower]:
 
@@ -24,19 +24,19 @@ from torch import Tensor
 from geq.analysis.norm import LayerNorms, has_norms, layer_norms
 from geq.analysis.result import Result, Table, shown
 from geq.analysis.subject import Subject
-from geq.cell import ProximalCell
-from geq.cell.base import Cell
+from geq.cells import EnergyProblem, ProximalCell
+from geq.cells.base import Cell
+from geq.certificate import MonotoneWellPosedness, WellPosedness
 from geq.equilibrium import Equilibrium
 from geq.model.mon_cell import MonotoneCell
-from geq.problem import HiddenProblem, MonotoneWellPosedness, WellPosedness
-from geq.problem.operator import Size, size_of
-from geq.solver import Picard, Solution, fixed_point
-from geq.solver.state import State, parts_of
+from geq.operators.operator import Size, size_of
+from geq.solvers import Picard, Solution, fixed_point
+from geq.solvers.state import State, parts_of
 
 MEASURED_STEPS, MEASURED_TOL, MEASURED_INPUTS = 60, 1e-6, 2
 
 
-def certify(problem: HiddenProblem, norms: LayerNorms, size: Size | None) -> WellPosedness:
+def certify(problem: EnergyProblem, norms: LayerNorms, size: Size | None) -> WellPosedness:
     """The verdicts for a problem with these norms."""
     return problem.verdict(norms.feedback.upper, size)
 

@@ -14,10 +14,11 @@ from torch import Tensor
 
 from geq.analysis.norm import LayerNorms, has_norms, layer_norms
 from geq.analysis.subject import solved_tightly
+from geq.cells import Context
 from geq.equilibrium import Equilibrium
-from geq.problem import Context, Linear
-from geq.problem.operator import size_of
-from geq.problem.similarity import BoundRadial, RadialSimilarity
+from geq.kernels import LinearKernel
+from geq.kernels.base import BoundRadial, RadialSimilarity
+from geq.operators.operator import size_of
 
 
 def unsuited(layer: Equilibrium) -> str | None:
@@ -25,7 +26,7 @@ def unsuited(layer: Equilibrium) -> str | None:
     if not has_norms(layer):
         return f"{type(layer.cell).__name__} is not the map of a kernel"
     similarity = layer.problem.similarity
-    if not isinstance(similarity, (RadialSimilarity, Linear)):
+    if not isinstance(similarity, (RadialSimilarity, LinearKernel)):
         return f"the propositions are about Gaussian and linear kernels, not {type(similarity).__name__}"
     return None
 

@@ -35,7 +35,7 @@ from geq.data.dataset import Dataset, Derived, Labelled
 from geq.data.option import DatasetOptions
 from geq.data.protocol import first_classes, stratified
 from geq.durable import explained_write_errors
-from geq.error import DataError, InputError, unknown_name
+from geq.errors import DataError, InputError, unknown_name
 from geq.training.evaluation import evaluate
 from geq.training.ingredient import decoded
 from geq.training.run import RunFolder

@@ -17,13 +17,13 @@ from geq.analysis.landscape import Landscape, landscape, plane_of
 from geq.analysis.place import Place, branch_place, branch_places, last_place, named_place
 from geq.analysis.saliency import grad_cam
 from geq.analysis.trace import Trace, Way, own_way, trace
-from geq.cell import ProximalCell
+from geq.cells import ProximalCell
+from geq.certificate import WellPosedness
 from geq.data.transform.pixel import Normalize
-from geq.error import InputError, OptionError, unknown_name
+from geq.errors import InputError, OptionError, unknown_name
 from geq.model.network import Network
 from geq.model.segmenter import Segmenter
-from geq.problem import WellPosedness
-from geq.problem.operator import size_of
+from geq.operators.operator import size_of
 from geq.training.prediction import load_pictures
 from geq.training.run import RunFolder
 from geq.training.tolerance import measured_failures

@@ -24,10 +24,11 @@ from geq.analysis.pac_bayes import (
 )
 from geq.analysis.result import Bound, Result, Table, shown
 from geq.analysis.subject import Settings, Subject
+from geq.cells import EnergyProblem
 from geq.equilibrium import Equilibrium
-from geq.problem import Conv2d, HiddenProblem, Operator
-from geq.problem.operator import Size, size_of
-from geq.problem.symbol import wrapped
+from geq.operators import Convolution, Operator
+from geq.operators.operator import Size, size_of
+from geq.operators.symbol import wrapped
 from geq.training.tolerance import measured_failures
 
 PROBES = 32
@@ -47,7 +48,7 @@ class WeightNorms:
 def frobenius(weight: Tensor, operator: Operator, size: Size | None) -> float:
     """‖A‖_F² of the unrolled matrix: every tap counts as often as it meets a pixel."""
     weight = weight.detach()
-    if not isinstance(operator, Conv2d):
+    if not isinstance(operator, Convolution):
         return float(weight.square().sum())
     assert size is not None
     height, width = size
@@ -59,7 +60,7 @@ def frobenius(weight: Tensor, operator: Operator, size: Size | None) -> float:
 
 
 @torch.no_grad()
-def weight_norms(problem: HiddenProblem, U: AffineMap, x: Tensor) -> WeightNorms:
+def weight_norms(problem: EnergyProblem, U: AffineMap, x: Tensor) -> WeightNorms:
     c: Any = problem.inject(x[:1])
     generator = torch.Generator().manual_seed(0)
     shape = (PROBES, *problem.initial_state(c).shape[1:])

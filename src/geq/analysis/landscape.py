@@ -16,8 +16,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from geq.cells import EnergyProblem
 from geq.equilibrium import Equilibrium
-from geq.problem import HiddenProblem
 
 CHUNK = 2**24
 """Numbers in the states of the plane that are looked at together: 128 MB in double precision."""
@@ -134,7 +134,7 @@ def landscape(
     return Landscape(plane, across, along, energy)
 
 
-def _energy(problem: HiddenProblem, context: Any, z: Tensor) -> Tensor:
+def _energy(problem: EnergyProblem, context: Any, z: Tensor) -> Tensor:
     forbidden = torch.isinf(problem.penalty.value(z))
     if bool(forbidden.any()):
         z = torch.where(forbidden.view(-1, *[1] * (z.dim() - 1)), problem.penalty.prox(z), z)

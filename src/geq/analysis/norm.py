@@ -1,6 +1,6 @@
 """The norms of a layer that every bound is made of: W, W_hᵀW jointly, and the input map that U really is.
 
-In evaluation an :class:`~geq.layer.injection.Injection` is affine: its norm divides by running statistics, so
+In evaluation an :class:`~geq.layers.injection.Injection` is affine: its norm divides by running statistics, so
 x ↦ scale·(Ux + b − mean)/√(var + ε) has the kernel of U with scaled rows, and a bias of its own.
 """
 
@@ -12,19 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from geq.cell import ProximalCell
+from geq.cells import EnergyProblem, ProximalCell
 from geq.equilibrium import Equilibrium
-from geq.layer.injection import Injection
-from geq.problem import Conv2d, Dense, HiddenProblem, Operator, PatchGaussian
-from geq.problem.enclosure import (
-    QUICK,
-    THOROUGH,
-    Enclosure,
-    convolution_enclosure,
-    matrix_enclosure,
-)
-from geq.problem.operator import Size
-from geq.problem.patch_root import PatchRoot
+from geq.kernels import PatchGaussianKernel
+from geq.layers.injection import Injection
+from geq.operators import Convolution, Dense, Operator
+from geq.operators.enclosure import QUICK, THOROUGH, Enclosure, convolution_enclosure, matrix_enclosure
+from geq.operators.operator import Size
+from geq.operators.patch_root import PatchRoot
 
 
 @dataclass(frozen=True)
@@ -38,7 +33,7 @@ class AffineMap:
 
     def norm(self, root: PatchRoot | None, budget: float = QUICK) -> Enclosure:
         """‖U‖, or ‖W_hᵀU‖ on patches."""
-        if isinstance(self.operator, Conv2d):
+        if isinstance(self.operator, Convolution):
             assert self.size is not None
             return convolution_enclosure(self.weight, *self.size, self.operator.padding, root, budget)
         return matrix_enclosure(self.weight)
@@ -63,10 +58,10 @@ def input_map(module: nn.Module, size: Size | None) -> AffineMap | None:
             assert norm.running_var is not None
             scale = scale / (norm.running_var.double() + norm.eps).sqrt()
             shift = -norm.running_mean.double()
-    if not isinstance(linear, (Conv2d, Dense)):
+    if not isinstance(linear, (Convolution, Dense)):
         return None
     weight = linear.effective_weight(size).detach().double()
-    weight = linear.full_kernel(weight) if isinstance(linear, Conv2d) else weight
+    weight = linear.full_kernel(weight) if isinstance(linear, Convolution) else weight
     bias = weight.new_zeros(len(weight)) if linear.bias is None else linear.bias.detach().double()
     rows = scale.double().expand(len(weight)).reshape(-1, *[1] * (weight.dim() - 1))
     return AffineMap(linear, weight * rows, (bias + shift) * scale, size)
@@ -112,18 +107,18 @@ class LayerNorms:
 
 def has_norms(layer: Equilibrium) -> bool:
     """Whether the layer is the map of a hidden problem with a W of its own."""
-    return isinstance(layer.cell, ProximalCell) and type(layer.problem) is HiddenProblem
+    return isinstance(layer.cell, ProximalCell) and type(layer.problem) is EnergyProblem
 
 
 @torch.no_grad()
-def layer_norms(problem: HiddenProblem, size: Size | None, budget: float = THOROUGH) -> LayerNorms:
+def layer_norms(problem: EnergyProblem, size: Size | None, budget: float = THOROUGH) -> LayerNorms:
     """All norms of a problem's operators, on maps of this size."""
     similarity, U = problem.similarity, input_map(problem.U, size)
-    patched = isinstance(similarity, PatchGaussian)
+    patched = isinstance(similarity, PatchGaussianKernel)
     # With patches the verdicts rest on the joint norm; a percent in the others is not worth the time.
     W = problem.W.norm_enclosure(size, QUICK if patched else budget)
     root, projection, feedback = None, None, W
-    if isinstance(similarity, PatchGaussian):
+    if isinstance(similarity, PatchGaussianKernel):
         projection = float(torch.linalg.matrix_norm(similarity.projection.double(), 2))
         root = PatchRoot.of(similarity.projection, similarity.patch, similarity.channel_split)
         feedback = problem.feedback_enclosure(size, budget)

@@ -12,13 +12,12 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from geq.analysis.subject import Progress, silent
-from geq.cell import ProximalCell
+from geq.cells import Context, ProximalCell
 from geq.data.loader import BatchLoader
 from geq.equilibrium import Equilibrium
-from geq.gradient import Unrolled
+from geq.gradients import Unrolled
+from geq.kernels.base import BoundRadial
 from geq.model.network import Network
-from geq.problem import Context
-from geq.problem.similarity import BoundRadial
 from geq.training.tolerance import measured_failures
 
 

@@ -23,7 +23,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geq.analysis.observation import Observation
-from geq.error import InputError
+from geq.errors import InputError
 
 Rows = Float[Tensor, "n"]
 

@@ -21,7 +21,7 @@ from geq.data.option import DatasetOptions
 from geq.data.protocol import stratified
 from geq.data.registry import load_dataset
 from geq.data.transform.pixel import Resize
-from geq.error import InputError
+from geq.errors import InputError
 from geq.training.ingredient import decoded, open_split
 from geq.training.prediction import GREY
 

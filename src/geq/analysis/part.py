@@ -18,7 +18,7 @@ from geq.analysis.result import Result, finite
 from geq.analysis.subject import Progress, Settings, Subject, silent
 from geq.document import parse_json
 from geq.durable import explained_write_errors, write_durably
-from geq.error import CheckpointError, unknown_name
+from geq.errors import CheckpointError, unknown_name
 from geq.model.network import Network
 from geq.training.run import RunFolder
 from geq.training.thread import limited_threads

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from geq.error import InputError, OptionError, unknown_name
+from geq.errors import InputError, OptionError, unknown_name
 from geq.model.branch import BranchNetwork
 from geq.model.deep_opteq import DeepOptEq
 from geq.model.dnn import DNN

@@ -9,12 +9,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from geq.constraints import SpectralBound
+from geq.constraints.spectral import Apply
 from geq.model.network import Network
-from geq.problem import Conv2d, OperatorNorm
-from geq.problem.norm import Apply
+from geq.operators import Convolution
 
 
-class Settled(OperatorNorm):
+class Settled(SpectralBound):
     """The rule of a weight that satisfies its bound already."""
 
     def forward(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Tensor:
@@ -30,7 +31,7 @@ def in_double(model: Network) -> Network:
         (operator, operator.norm.bound, operator.effective_weight(sizes[name]))
         for name, layer in model.equilibria().items()
         for operator in layer.modules()
-        if isinstance(operator, Conv2d) and isinstance(operator.norm, OperatorNorm)
+        if isinstance(operator, Convolution) and isinstance(operator.norm, SpectralBound)
     ]
     model.double()
     for operator, bound, weight in bounded:

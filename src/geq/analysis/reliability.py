@@ -10,7 +10,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.nn import functional
 
-from geq.error import InputError, OptionError
+from geq.errors import InputError, OptionError
 
 Logits = Float[Tensor, "n classes"]
 Labels = Int64[Tensor, "n"]

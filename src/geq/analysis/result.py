@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from geq.error import CheckpointError, one_line
+from geq.errors import CheckpointError, one_line
 
 Verdict = Literal["holds", "violated", "says nothing"]
 

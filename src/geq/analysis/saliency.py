@@ -18,7 +18,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from geq.analysis.place import Place, last_place
-from geq.error import InputError, MissingExtraError, OptionError
+from geq.errors import InputError, MissingExtraError, OptionError
 from geq.model.network import Network
 from geq.training.tolerance import measured_failures
 

@@ -33,12 +33,13 @@ from geq.analysis.constant import unsuited
 from geq.analysis.norm import AffineMap, LayerNorms, input_map
 from geq.analysis.result import Bound, Result, Table, shown
 from geq.analysis.subject import Subject
-from geq.cell import ClosedFormCell
+from geq.cells import ClosedFormCell, Context, EnergyProblem
 from geq.equilibrium import Equilibrium
-from geq.problem import Context, Conv2d, Gaussian, HiddenProblem, Linear
-from geq.problem.operator import size_of
-from geq.problem.similarity import BoundRadial
-from geq.solver import Anderson, fixed_point
+from geq.kernels import GaussianKernel, LinearKernel
+from geq.kernels.base import BoundRadial
+from geq.operators import Convolution
+from geq.operators.operator import size_of
+from geq.solvers import Anderson, fixed_point
 
 
 def angle_factor(cosine: Tensor) -> Tensor:
@@ -135,7 +136,7 @@ class Estimate:
 
 def columns(x: Float[Tensor, "..."], operator: Any) -> Float[Tensor, "pixels n"]:
     """What the rows of U meet: x itself, or for a convolution the neighbourhood of each pixel."""
-    if not isinstance(operator, Conv2d):
+    if not isinstance(operator, Convolution):
         return x.reshape(1, -1)
     margin, side = operator.margin, 2 * operator.margin + 1
     mode = "constant" if operator.padding == "zeros" else "circular"
@@ -145,7 +146,7 @@ def columns(x: Float[Tensor, "..."], operator: Any) -> Float[Tensor, "pixels n"]
 
 @torch.no_grad()
 def monte_carlo(
-    problem: HiddenProblem,
+    problem: EnergyProblem,
     pair: tuple[Float[Tensor, "pixels n"], Float[Tensor, "pixels n"]],
     shape: tuple[int, ...],
     variance: float,
@@ -176,7 +177,7 @@ def monte_carlo(
 
 
 def analyse_pair(
-    problem: HiddenProblem,
+    problem: EnergyProblem,
     U: AffineMap,
     pair: tuple[Tensor, Tensor],
     norms: LayerNorms,
@@ -188,11 +189,11 @@ def analyse_pair(
     variance = float(U.weight.square().mean())
     seen = columns(pair[0], U.operator), columns(pair[1], U.operator)
     rows = U.weight.shape[0]
-    shape = (rows, *pair[0].shape[1:]) if isinstance(U.operator, Conv2d) else (rows,)
+    shape = (rows, *pair[0].shape[1:]) if isinstance(U.operator, Convolution) else (rows,)
     found = monte_carlo(problem, seen, shape, variance, draws, seed)
     single, tolerance = one_layer(*seen, variance), 3 * found.error
     distance = float((pair[0] - pair[1]).norm())
-    if isinstance(problem.similarity, Linear):
+    if isinstance(problem.similarity, LinearKernel):
         bounds = [
             Bound("paper", paper_opteq(single, mu), found.mean, tolerance),
             Bound("corrected", corrected_opteq(*seen, rows, variance, mu), found.mean, tolerance),
@@ -201,7 +202,7 @@ def analyse_pair(
         largest = max(found.state_norm, *(float(x.norm()) for x in pair))
         # A convolution has directions that it hardly sees; σ_min = 0 makes the printed bound largest.
         printed = paper_geq(single, mu, found.beta_max, found.gamma, largest, 0.0, distance)
-        exponent = found.gamma if type(problem.similarity) is Gaussian and len(seen[0]) == 1 else None
+        exponent = found.gamma if type(problem.similarity) is GaussianKernel and len(seen[0]) == 1 else None
         own = corrected_geq(*seen, rows, variance, mu, exponent) * projection**2
         bounds = [
             Bound("paper", printed, found.mean, tolerance),

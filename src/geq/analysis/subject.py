@@ -15,11 +15,11 @@ from geq.analysis.precise import in_double
 from geq.data.dataset import Dataset, Labelled, Split
 from geq.data.loader import BatchLoader
 from geq.equilibrium import Equilibrium
-from geq.error import InputError, OptionError, check_seed
-from geq.gradient import Implicit
+from geq.errors import InputError, OptionError, check_seed
+from geq.gradients import Implicit
 from geq.model.network import Network
-from geq.problem.operator import size_of
-from geq.solver import Anderson
+from geq.operators.operator import size_of
+from geq.solvers import Anderson
 from geq.training.ingredient import evaluation_loader, open_split
 from geq.training.run import RunFolder
 from geq.training.tolerance import measured_failures

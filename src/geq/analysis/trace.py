@@ -23,13 +23,13 @@ from torch import Tensor
 
 from geq.analysis.certificate import contraction_rate
 from geq.analysis.subject import solved_tightly
-from geq.cell import FeatureMap, ProximalCell, ProximalMap, StationaryMap
+from geq.cells import FeatureMap, ProximalCell, ProximalMap, StationaryMap
+from geq.certificate import WellPosedness
 from geq.equilibrium import Equilibrium
-from geq.error import InputError
-from geq.gradient import Unrolled
-from geq.problem import WellPosedness
-from geq.solver import FISTA, Picard, ProximalGradient, fixed_point
-from geq.solver.state import State, parts_of
+from geq.errors import InputError
+from geq.gradients import Unrolled
+from geq.solvers import FISTA, Picard, ProximalGradient, fixed_point
+from geq.solvers.state import State, parts_of
 
 PLAIN_STEPS = 60
 

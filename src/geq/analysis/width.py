@@ -23,10 +23,10 @@ from torch import Tensor
 
 from geq.analysis.result import Result, Table, shown
 from geq.analysis.subject import Subject, solved_tightly
-from geq.cell import ProximalCell
+from geq.cells import Context, ProximalCell
 from geq.equilibrium import Equilibrium
-from geq.problem import Context, PatchGaussian, to_patches
-from geq.problem.similarity import BoundRadial, RadialSimilarity
+from geq.kernels import PatchGaussianKernel, to_patches
+from geq.kernels.base import BoundRadial, RadialSimilarity
 
 DEGREES = (0, 1, 2, 3, 4, 6, 8, 12)
 
@@ -83,7 +83,7 @@ def projected_patches(layer: Equilibrium, x: Tensor) -> tuple[Tensor, Tensor, Te
     similarity = problem.similarity
     pair = []
     for maps in (c.injection, c.W(z)):
-        if isinstance(similarity, PatchGaussian):
+        if isinstance(similarity, PatchGaussianKernel):
             cut = to_patches(maps, similarity.patch, similarity.channel_split)
             pair.append((cut @ similarity.projection.to(cut.dtype)).flatten(1, -2))
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from geq.app.exhibit import Exhibit
 from geq.app.memory import Memory
-from geq.error import GeqError, unknown_name
+from geq.errors import GeqError, unknown_name
 from geq.model.shipped import shipped_names
 from geq.training.run import RunFolder, known_runs
 

@@ -13,7 +13,7 @@ from geq.app.session import Look
 from geq.app.settling import Kind
 from geq.data.corruption import SEVERITIES, corruption_names
 from geq.document import short
-from geq.error import InputError, OptionError, unknown_name
+from geq.errors import InputError, OptionError, unknown_name
 
 NO_CORRUPTION = "none"
 LONGEST_NAME = 200
@@ -26,7 +26,7 @@ def read_name(value: Any, what: str) -> str:
 
     >>> read_name(["geq"], "model")
     Traceback (most recent call last):
-    geq.error.OptionError: model must be a name from its list: got ['geq']
+    geq.errors.OptionError: model must be a name from its list: got ['geq']
     """
     if not isinstance(value, str) or len(value) > LONGEST_NAME:
         raise OptionError(f"{what} must be a name from its list: got {short(value)}")

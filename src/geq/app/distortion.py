@@ -10,7 +10,7 @@ from jaxtyping import UInt8
 from torch import Tensor
 
 from geq.data.corruption import SEVERITIES, corrupt, corrupt_by
-from geq.error import OptionError
+from geq.errors import OptionError
 
 NOISE, BLUR = 0.4, 2.0
 """Standard deviations at full noise (white is 1) and at full blur (in pixels)."""

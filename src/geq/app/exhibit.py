@@ -18,7 +18,7 @@ from geq.app.distortion import Distortion
 from geq.app.memory import Memory
 from geq.app.picture import Picture, SamplePicture
 from geq.data.dataset import Labelled
-from geq.error import GeqError
+from geq.errors import GeqError
 from geq.training.headline import headline_of
 from geq.training.ingredient import open_split
 from geq.training.picture import spread_over_classes

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from markupsafe import Markup
 from markupsafe import escape as escaped
 
-from geq.error import InputError
+from geq.errors import InputError
 from geq.printable import printable
 
 EMPTY = Markup("")

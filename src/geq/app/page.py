@@ -25,7 +25,7 @@ from geq.app.picture import LARGEST_FILE, Picture
 from geq.app.session import Look, Panel, Session, Solve, complaint
 from geq.app.upload import FOLDER
 from geq.data.corruption import SEVERITIES, corruption_names
-from geq.error import GeqError
+from geq.errors import GeqError
 
 NOBODY = "– none –"
 WAITING = 32

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from geq.app.memory import Memory
 from geq.data.image import decode_image, middle_square
-from geq.error import InputError
+from geq.errors import InputError
 from geq.training.ingredient import DataDescription
 from geq.training.prediction import in_channels, square_side
 

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from geq.app.picture import LARGEST_FILE
 from geq.app.session import Session
-from geq.error import GeqError, OptionError
+from geq.errors import GeqError, OptionError
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
 """Hosts that only programs of this machine reach."""

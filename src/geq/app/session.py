@@ -17,7 +17,7 @@ from geq.app.markup import EMPTY, Markup, element
 from geq.app.memory import Memory
 from geq.app.picture import FilePicture, Picture, SamplePicture
 from geq.app.settling import Kind, settling_part, steps_of
-from geq.error import GeqError
+from geq.errors import GeqError
 
 THUMBNAIL = 96
 """Least side of a picture in the gallery, in pixels."""

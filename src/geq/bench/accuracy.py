@@ -12,8 +12,8 @@ from geq.bench.case import Finding, Setting, Skip
 from geq.bench.literal import LiteralMap
 from geq.bench.statistic import constant
 from geq.equilibrium import Equilibrium
-from geq.gradient import Gradient, Implicit, Phantom
-from geq.layer.equilibrium2d import STRONGEST
+from geq.gradients import Gradient, Implicit, Phantom
+from geq.layers.equilibrium2d import STRONGEST
 
 
 def weight_gradient(layer: Equilibrium) -> Tensor:

@@ -12,11 +12,14 @@ from torch import Tensor, nn
 
 from geq.bench.case import Skip
 from geq.bench.literal import LiteralMap
+from geq.cells import EnergyProblem
+from geq.constraints import SpectralBound
 from geq.equilibrium import Equilibrium
-from geq.gradient import Gradient
-from geq.layer.equilibrium2d import GAUSSIAN_GRADIENT
-from geq.problem import Conv2d, HiddenProblem, OperatorNorm, PatchGaussian
-from geq.solver import Anderson
+from geq.gradients import Gradient
+from geq.kernels import PatchGaussianKernel
+from geq.layers.equilibrium2d import GAUSSIAN_GRADIENT
+from geq.operators import Convolution
+from geq.solvers import Anderson
 
 OUT_CHANNELS = 256
 BEST_RIDGE = 1e-8
@@ -40,9 +43,9 @@ class Branch:
 
     def layer(self, gradient: Gradient | None = None, tol: float = 1e-3, max_steps: int = 50) -> Equilibrium:
         torch.manual_seed(0)
-        U = Conv2d(OUT_CHANNELS, self.mid_channels, bias=True) if self.whole else nn.Identity()
-        W = Conv2d(OUT_CHANNELS, self.mid_channels, norm=OperatorNorm(self.bound))
-        problem = HiddenProblem(PatchGaussian(), W, U)
+        U = Convolution(OUT_CHANNELS, self.mid_channels, bias=True) if self.whole else nn.Identity()
+        W = Convolution(OUT_CHANNELS, self.mid_channels, norm=SpectralBound(self.bound))
+        problem = EnergyProblem(PatchGaussianKernel(), W, U)
         return Equilibrium(problem, Anderson(), gradient or GAUSSIAN_GRADIENT, tol, max_steps, "ignore")
 
     def input(self) -> Tensor:

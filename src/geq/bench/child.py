@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from geq.bench.case import Case, Setting, Skip
-from geq.problem import patch_kernel
+from geq.kernels import compiled_patch
 
 
 def records(case: Case, setting: Setting) -> Iterator[dict[str, Any]]:
@@ -26,7 +26,7 @@ def records(case: Case, setting: Setting) -> Iterator[dict[str, Any]]:
         "threads": setting.threads,
         "quick": setting.quick,
         "torch": torch.__version__,
-        "compiled": patch_kernel.load() is not None,
+        "compiled": compiled_patch.load() is not None,
     }
     try:
         for finding in case.run(setting):

@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from geq.equilibrium import Equilibrium
-from geq.error import OptionError
-from geq.problem import PatchGaussian
-from geq.problem.similarity import BoundRadial
+from geq.errors import OptionError
+from geq.kernels import PatchGaussianKernel
+from geq.kernels.base import BoundRadial
 
 
 def cut(maps: Tensor, patch: int, split: int) -> Tensor:
@@ -50,7 +50,7 @@ class LiteralMap:
         """The map that ``layer`` has for x."""
         problem = layer.problem
         similarity = problem.similarity
-        if not isinstance(similarity, PatchGaussian):
+        if not isinstance(similarity, PatchGaussianKernel):
             raise OptionError(f"algorithm 1 has a kernel on patches: got {type(similarity).__name__}")
         injected = problem.U(x).contiguous()
         bound = similarity.bind(injected)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from geq.bench.picture import target
-from geq.error import DataError
+from geq.errors import DataError
 
 Record = dict[str, Any]
 BRANCH = re.compile(r"^b\d+ ")

@@ -11,7 +11,7 @@ from geq.bench.literal import LiteralMap
 from geq.bench.measure import Work, in_turns, peak_bytes
 from geq.bench.statistic import constant, ratio
 from geq.bench.step import NEVER, evaluations, literal_step, training_step
-from geq.gradient import Phantom
+from geq.gradients import Phantom
 
 
 def unrolled_step(branch: Branch, steps: int) -> Work:

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from geq.error import InputError
+from geq.errors import InputError
 
 
 @dataclass(frozen=True)

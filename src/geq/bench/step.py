@@ -16,8 +16,8 @@ from geq.bench.literal import LiteralMap
 from geq.bench.measure import Convolutions, Work, in_turns
 from geq.bench.statistic import Ratio, ratio
 from geq.equilibrium import Equilibrium
-from geq.gradient import Phantom
-from geq.solver import Anderson, Picard, fixed_point
+from geq.gradients import Phantom
+from geq.solvers import Anderson, Picard, fixed_point
 
 NEVER = 1e-12
 """A tolerance that no solve in single precision reaches: all evaluations are made."""

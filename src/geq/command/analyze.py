@@ -10,7 +10,7 @@ from typing import Any
 
 from geq.command.option import add_json, parse
 from geq.command.terminal import BAD, GOOD, WARNING, Bars, console_for, print_json
-from geq.error import OptionError
+from geq.errors import OptionError
 
 SUMMARY = """Analyse the trained network of a run: what its weights prove, and how the theory's bounds fare.
 

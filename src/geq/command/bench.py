@@ -9,7 +9,7 @@ from typing import Any
 
 from geq.command.option import add_json, parse
 from geq.command.terminal import print_json
-from geq.error import OptionError, unknown_name
+from geq.errors import OptionError, unknown_name
 
 
 def declare(parser: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from geq.command.option import add_json, parse
 from geq.command.terminal import console_for, print_json
-from geq.error import OptionError
+from geq.errors import OptionError
 
 HIDDEN = ("name", "runs", "data_root", "picture")
 """Options that do not change what is trained."""

@@ -11,7 +11,7 @@ from geq.command.terminal import BAD, GOOD, Bars, console_for, print_json
 from geq.data.catalogue import SUMMARIES, check_dataset_name
 from geq.data.root import data_root
 from geq.data.source import SOURCES, check_files, source_of
-from geq.error import DataError, GeqError, unknown_name
+from geq.errors import DataError, GeqError, unknown_name
 
 if TYPE_CHECKING:
     from geq.data.dataset import Split

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from geq.command.option import parse
-from geq.error import MissingExtraError
+from geq.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from geq.training.option import TrainOptions

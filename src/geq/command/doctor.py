@@ -7,7 +7,7 @@ from typing import Any
 from geq.command.finding import Finding, as_mapping, examine
 from geq.command.option import add_json, add_quiet, parse
 from geq.command.terminal import BAD, GOOD, WARNING, console_for, print_json
-from geq.error import MissingExtraError
+from geq.errors import MissingExtraError
 
 SUMMARY = """Check versions, extras, devices, the compiler, data and the folders that geq writes to, with a
 hint for each problem. The exit status is 1 if something that is needed does not work."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from geq.command.option import add_json, parse
 from geq.command.terminal import console_for, print_json
-from geq.error import CheckpointError, GeqError, OptionError, check_seed
+from geq.errors import CheckpointError, GeqError, OptionError, check_seed
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -8,7 +8,7 @@ from typing import Any
 
 from geq.command.option import add_json, parse
 from geq.command.terminal import console_for, print_json
-from geq.error import CheckpointError, OptionError
+from geq.errors import CheckpointError, OptionError
 
 SUMMARY = """Write the trained network of a run as an ONNX file, as a torch.export file, or both.
 

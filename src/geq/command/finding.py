@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
-from geq.error import GeqError, one_line
+from geq.errors import GeqError, one_line
 
 State = Literal["ok", "note", "problem"]
 
@@ -104,7 +104,7 @@ def solve_finding() -> Finding:
     try:
         import torch
 
-        from geq.layer.linear import OptEqLinear
+        from geq.layers.linear import OptEqLinear
 
         layer = OptEqLinear(4, 4)
         layer(torch.ones(2, 4)).sum().backward()
@@ -208,7 +208,7 @@ def kernel() -> Iterator[Finding]:
         version = str(problem)
     yield Finding("compiler", command, "ok", f"{compiler}: {version}")
     try:
-        from geq.problem.patch_kernel import load
+        from geq.kernels.compiled_patch import load
 
         library = load()
     except (ImportError, OSError):

@@ -7,7 +7,7 @@ from typing import Any
 
 from geq.command.option import add_json, parse
 from geq.command.terminal import console_for, print_json
-from geq.error import unknown_name
+from geq.errors import unknown_name
 from geq.model.catalogue import ModelRow, catalogue
 from geq.model.registry import list_models
 

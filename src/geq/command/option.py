@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from geq.document import parse_yaml
-from geq.error import MissingExtraError, OptionError, unknown_name
+from geq.errors import MissingExtraError, OptionError, unknown_name
 
 if TYPE_CHECKING:
     import jsonargparse
@@ -49,7 +49,7 @@ def check_config(value: str) -> None:
     >>> check_config("epochs: 3")
     >>> check_config("a: &x [1]\\nb: [*x, *x]")
     Traceback (most recent call last):
-    geq.error.OptionError: --config must be a YAML file of options: it refers to another place in itself ...
+    geq.errors.OptionError: --config must be a YAML file of options: it refers to another place in itself ...
     """
     try:
         path = Path(value)

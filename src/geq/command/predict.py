@@ -8,7 +8,7 @@ from typing import Any
 
 from geq.command.option import add_inference, add_json, chosen_inference, parse
 from geq.command.terminal import console_for, print_json
-from geq.error import OptionError
+from geq.errors import OptionError
 
 SUMMARY = """Classify image files with the trained network of a run, or label their pixels.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from geq.command.option import add_json, add_quiet, parse
 from geq.command.terminal import WARNING, console_for, print_json
-from geq.error import DataError
+from geq.errors import DataError
 
 if TYPE_CHECKING:
     from geq.report.table import Table

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from geq.command.option import add_json, add_quiet, parse
 from geq.command.terminal import WARNING, console_for, print_json
-from geq.error import OptionError, unknown_name
+from geq.errors import OptionError, unknown_name
 
 if TYPE_CHECKING:
     from geq.experiment.experiment import Experiment, ScaleName
@@ -166,7 +166,7 @@ def chosen_arms(only: str | None, experiments: list[Experiment], scale: ScaleNam
 
 def missing_data(jobs: list[Job]) -> str | None:
     """What must be fetched before an experiment can run."""
-    from geq.error import DataError
+    from geq.errors import DataError
     from geq.training.ingredient import open_split
 
     for options in {job.options.data: job.options for job in jobs}.values():

@@ -15,7 +15,7 @@ def declare(parser: Any) -> None:
 
 def describe(folder: Any) -> dict[str, Any]:
     """One run in a row; a damaged one says so instead of hiding the others."""
-    from geq.error import GeqError
+    from geq.errors import GeqError
     from geq.training.headline import headline_of
 
     try:

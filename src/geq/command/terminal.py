@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from geq.error import MissingExtraError
+from geq.errors import MissingExtraError
 from geq.output import takes_every_letter
 
 if TYPE_CHECKING:

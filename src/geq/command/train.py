@@ -13,7 +13,7 @@ from geq.command.evaluate import MEASURES
 from geq.command.option import add_json, add_quiet, parse
 from geq.command.terminal import console_for, print_json
 from geq.data.catalogue import check_dataset_name
-from geq.error import OptionError
+from geq.errors import OptionError
 from geq.model.registry import check_model_name
 from geq.training.option import GROUPS, TrainOptions
 from geq.training.preset import list_presets, preset_path

@@ -7,7 +7,7 @@ from typing import Any
 
 from geq.command.option import add_json, parse
 from geq.command.terminal import Bars, console_for, print_json
-from geq.error import OptionError
+from geq.errors import OptionError
 
 SUMMARY = """List the trained networks that come with geq, print the card of one, or pack a finished run like
 them.

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from geq.data.stream import BoundedStream
 from geq.durable import STORAGE
-from geq.error import DataError, GeqError, one_line
+from geq.errors import DataError, GeqError, one_line
 
 LARGEST = 50 << 30
 """Bytes that an archive may unpack to."""

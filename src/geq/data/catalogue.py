@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from geq.error import unknown_name
+from geq.errors import unknown_name
 
 SUMMARIES: dict[str, str] = {
     "digits": "scikit-learn's digits, 8×8, comes with the package",

@@ -12,7 +12,7 @@ from jaxtyping import Int64, UInt8
 
 from geq.data.dataset import ImageDataset, Statistics
 from geq.data.restricted import FIX, read_pickle
-from geq.error import DataError
+from geq.errors import DataError
 
 PIXELS = 3 * 32 * 32
 

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Int64, UInt8
 from torch import Tensor
 
-from geq.error import DataError, InputError
+from geq.errors import DataError, InputError
 
 Split = Literal["train", "val", "test"]
 Indices = Int64[Tensor, "m"] | Sequence[int]

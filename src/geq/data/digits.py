@@ -9,7 +9,7 @@ import torch
 
 from geq.data.dataset import ImageDataset, Statistics
 from geq.data.protocol import stratified
-from geq.error import MissingExtraError
+from geq.errors import MissingExtraError
 
 TEST_SIZE = 360
 DIGITS_STATISTICS = Statistics((0.3053,), (0.3759,))

@@ -13,7 +13,7 @@ from pathlib import Path
 from geq.data.archive import LARGEST, staging_prefix, unpack
 from geq.data.source import Download, md5_of, source_of
 from geq.durable import ADVICE, exclusively, explained_write_errors, remove_leftovers, sync_folder
-from geq.error import DataError, OptionError
+from geq.errors import DataError, OptionError
 
 Progress = Callable[[str, int, int | None], None]
 """Called with a file's name, the bytes that are there and the bytes there will be (None: unknown)."""

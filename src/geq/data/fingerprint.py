@@ -17,7 +17,7 @@ from geq.data.dataset import ImageDataset
 from geq.data.folder import FolderDataset
 from geq.data.hub import HubDataset
 from geq.data.registry import AnyDataset
-from geq.error import DataError
+from geq.errors import DataError
 
 SAMPLED = 250
 """Files whose content is read, evenly spread over a dataset; of the others the names and sizes count."""

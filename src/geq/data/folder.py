@@ -13,7 +13,7 @@ from torch import Tensor
 
 from geq.data.dataset import Indices, Split, Statistics, check_indices
 from geq.data.image import SUFFIXES, image_files, read_image
-from geq.error import DataError, OptionError, unknown_name
+from geq.errors import DataError, OptionError, unknown_name
 
 log = logging.getLogger("geq.data")
 

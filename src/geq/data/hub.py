@@ -14,7 +14,7 @@ from torch import Tensor
 
 from geq.data.dataset import Indices, Split, Statistics, check_indices
 from geq.data.image import decode_image
-from geq.error import DataError, MissingExtraError, one_line, unknown_name
+from geq.errors import DataError, MissingExtraError, one_line, unknown_name
 
 MEASURED = 1000
 """How many images, evenly spread, the statistics are measured on."""

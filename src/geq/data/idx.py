@@ -15,7 +15,7 @@ import torch
 from jaxtyping import UInt8
 
 from geq.data.dataset import ImageDataset, Statistics
-from geq.error import DataError, one_line
+from geq.errors import DataError, one_line
 
 FOLDERS = {
     "mnist": ("mnist", "MNIST/raw"),

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import UInt8
 
-from geq.error import DataError, GeqError, MissingExtraError, one_line
+from geq.errors import DataError, GeqError, MissingExtraError, one_line
 
 if TYPE_CHECKING:
     from PIL import Image

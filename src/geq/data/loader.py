@@ -18,7 +18,7 @@ from torch.utils import data
 
 from geq.data.dataset import Dataset
 from geq.data.transform.kind import Transform
-from geq.error import CheckedOptions, DataError, GeqError, OptionError, check_seed
+from geq.errors import CheckedOptions, DataError, GeqError, OptionError, check_seed
 
 NEWS = 2.0
 """Seconds from the break of a worker's connection to the news of its death, at most."""

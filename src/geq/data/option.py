@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
-from geq.error import CheckedOptions, OptionError, check_seed
+from geq.errors import CheckedOptions, OptionError, check_seed
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from geq.error import unknown_name
+from geq.errors import unknown_name
 
 Colour = tuple[int, int, int]
 VOID: Colour = (0, 0, 0)

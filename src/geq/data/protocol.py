@@ -17,7 +17,7 @@ from torch import Tensor
 
 from geq.data.cifar import CIFAR100_CLASSES, CIFAR100_COARSE, COARSE_OF_FINE
 from geq.data.dataset import ImageDataset, Labelled
-from geq.error import InputError, OptionError, check_seed
+from geq.errors import InputError, OptionError, check_seed
 
 AnyLabelled = TypeVar("AnyLabelled", bound=Labelled)
 Labels = Int64[Tensor, "n"]

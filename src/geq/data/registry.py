@@ -34,7 +34,7 @@ from geq.data.segmentation import (
     read_camvid,
     read_cityscapes,
 )
-from geq.error import DataError, OptionError, unknown_name
+from geq.errors import DataError, OptionError, unknown_name
 
 AnyDataset = ImageDataset | FolderDataset | HubDataset | SegmentationDataset
 Official = Literal["train", "test"]

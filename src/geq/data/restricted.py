@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from geq.document import short
-from geq.error import DataError, one_line
+from geq.errors import DataError, one_line
 
 DIMENSIONS = 4
 """Of an array; the official ones have two."""

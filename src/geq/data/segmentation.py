@@ -13,7 +13,7 @@ from torch import Tensor
 
 from geq.data.dataset import Indices, Split, Statistics, check_indices
 from geq.data.image import image_files, read_image, read_mask
-from geq.error import DataError
+from geq.errors import DataError
 
 IGNORE = 255
 """The label of pixels that are neither learned nor judged."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, cast
 
-from geq.error import DataError, unknown_name
+from geq.errors import DataError, unknown_name
 
 
 @dataclass(frozen=True)

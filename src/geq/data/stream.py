@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import IO
 
-from geq.error import DataError
+from geq.errors import DataError
 
 OPENERS = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 """First bytes of a packed file -> what unpacks it."""

@@ -13,7 +13,7 @@ import sys
 import threading
 from typing import cast
 
-from geq.error import GeqError
+from geq.errors import GeqError
 from geq.experiment.execution import finish
 from geq.experiment.experiment import ScaleName
 from geq.experiment.plan import Work, plan_job

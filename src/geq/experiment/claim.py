@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from geq.error import InputError
+from geq.errors import InputError
 from geq.experiment.record import Record
 
 Verdict = Literal["holds", "fails", "undecided at this scale", "not run"]

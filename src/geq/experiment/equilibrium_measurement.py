@@ -12,7 +12,7 @@ from geq.experiment.measurement import Metrics
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from geq.cell.base import State
+    from geq.cells.base import State
     from geq.data.dataset import Dataset
     from geq.equilibrium import Equilibrium
     from geq.model.network import Network
@@ -211,14 +211,15 @@ def even_weights(model: Network, images: Tensor) -> bool:
     """
     import torch
 
-    from geq.problem import PatchGaussian, ZeroGamma
+    from geq.bandwidth import ZeroGamma
+    from geq.kernels import PatchGaussianKernel
     from geq.training.probe import probe
 
     with torch.no_grad():
         branches, changed = probe(model, images), False
         for name, layer in model.equilibria().items():
             weights = branches[name].attention if name in branches else None
-            if weights is None or not isinstance(layer.problem.similarity, PatchGaussian):
+            if weights is None or not isinstance(layer.problem.similarity, PatchGaussianKernel):
                 continue
             kernel = layer.problem.similarity
             kernel.raw_projection.copy_(kernel.projection * weights.mean().sqrt())

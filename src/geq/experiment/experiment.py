@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from geq.error import OptionError, unknown_name
+from geq.errors import OptionError, unknown_name
 from geq.experiment.claim import Claim
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from geq.error import OptionError
+from geq.errors import OptionError
 from geq.experiment.child import arguments_for
 from geq.experiment.execution import cores
 from geq.experiment.plan import Work

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from geq.analysis.ood import auroc
 from geq.data.dataset import Dataset, ImageDataset
+from geq.kernels.patch_gaussian import BoundPatchGaussian
 from geq.model.network import Network
-from geq.problem.patch import BoundPatchGaussian
 
 CHANGED = 25 / 255
 """A pixel that a corruption moves by less than a tenth of the range is no outlier."""

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from geq.error import InputError, OptionError, unknown_name
+from geq.errors import InputError, OptionError, unknown_name
 from geq.experiment.experiment import Experiment, Measurement, ScaleName
 from geq.experiment.record import Record
 from geq.experiment.registry import find_experiment

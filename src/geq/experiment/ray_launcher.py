@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from geq.error import MissingExtraError, OptionError, one_line
+from geq.errors import MissingExtraError, OptionError, one_line
 from geq.experiment.child import INTERRUPTED, arguments_for
 from geq.experiment.execution import cores
 from geq.experiment.plan import Work

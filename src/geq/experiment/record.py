@@ -13,7 +13,7 @@ from typing import Any
 from geq.analysis.result import finite
 from geq.document import parse_json, short
 from geq.durable import exclusively, explained_write_errors, remove_leftovers, write_durably
-from geq.error import CheckpointError, InputError
+from geq.errors import CheckpointError, InputError
 from geq.model.config import field_types, from_json
 
 FORMAT = 1
@@ -68,7 +68,7 @@ class Record:
 
     @classmethod
     def from_line(cls, line: str) -> Record:
-        """The inverse; an :class:`~geq.error.InputError` says what is wrong with a foreign line."""
+        """The inverse; an :class:`~geq.errors.InputError` says what is wrong with a foreign line."""
         try:
             values = parse_json(line)
         except ValueError as problem:

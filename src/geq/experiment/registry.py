@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from geq.error import unknown_name
+from geq.errors import unknown_name
 from geq.experiment import (
     geq_figure_2,
     geq_figure_3,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from geq.durable import explained_write_errors
-from geq.error import CheckpointError, GeqError
+from geq.errors import CheckpointError, GeqError
 from geq.experiment.child import INTERRUPTED
 from geq.experiment.execution import LONGEST_WAIT
 from geq.experiment.experiment import ScaleName

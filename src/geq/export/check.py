@@ -16,8 +16,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from geq.data.dataset import Statistics
-from geq.error import GeqError
-from geq.gradient import Unrolled
+from geq.errors import GeqError
+from geq.gradients import Unrolled
 from geq.model.network import Network
 from geq.training.tolerance import measured_failures
 

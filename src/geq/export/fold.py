@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from geq.problem import NoNorm, Operator
-from geq.problem.operator import Size
+from geq.constraints import Unconstrained
+from geq.operators import Operator
+from geq.operators.operator import Size
 
 
 @torch.no_grad()
@@ -16,4 +17,4 @@ def fold_norms(module: nn.Module, size: Size | None) -> None:
         if isinstance(part, Operator):
             weight = part.effective_weight(size).detach().clone(memory_format=torch.contiguous_format)
             part.raw_weight = nn.Parameter(weight, requires_grad=False)
-            part.norm = NoNorm()
+            part.norm = Unconstrained()

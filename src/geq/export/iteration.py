@@ -1,6 +1,6 @@
-"""The loop of :func:`~geq.solver.fixed_point.fixed_point` as one ``while_loop``, for export.
+"""The loop of :func:`~geq.solvers.fixed_point.fixed_point` as one ``while_loop``, for export.
 
-The rules are those of :mod:`geq.solver.rule`: a sample that has converged or diverged is held at its best
+The rules are those of :mod:`geq.solvers.rules`: a sample that has converged or diverged is held at its best
 state, everything else is per sample. What differs is the arithmetic of a step: nothing is changed in place,
 and Anderson's system is solved by :func:`~geq.export.elimination.solve_positive`.
 """
@@ -17,9 +17,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from geq.error import OptionError
+from geq.errors import OptionError
 from geq.export.elimination import solve_positive
-from geq.solver import Anderson, Picard, Solver, rule
+from geq.solvers import Anderson, Picard, Solver, rules
 
 Memory = tuple[Tensor, ...]
 
@@ -47,7 +47,7 @@ class PicardSteps(Steps):
 
 @dataclass(frozen=True)
 class AndersonSteps(Steps):
-    """:class:`~geq.solver.Anderson` with the window as a queue, newest first; empty slots are zero."""
+    """:class:`~geq.solvers.Anderson` with the window as a queue, newest first; empty slots are zero."""
 
     memory: int
     mixing: float
@@ -75,7 +75,7 @@ class AndersonSteps(Steps):
         identity = torch.eye(self.memory, dtype=gram.dtype, device=gram.device)
         square = (gram * identity).sum(2)
         least = max(self.ridge, eps)
-        return rule.anderson_weights(
+        return rules.anderson_weights(
             gram,
             square,
             identity,
@@ -112,8 +112,8 @@ def residual_norms(
     residual: Float[Tensor, "batch size"], fz: Float[Tensor, "batch size"]
 ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
     """‖f(z) − z‖ and ‖f(z)‖ of each sample."""
-    image = rule.row_norm(fz)
-    return rule.finite_or_nan(rule.row_norm(residual), image), image
+    image = rules.row_norm(fz)
+    return rules.finite_or_nan(rules.row_norm(residual), image), image
 
 
 def find_fixed_point(
@@ -141,15 +141,15 @@ def find_fixed_point(
         fz = fn(z, *given)
         residual = fz - z
         absolute, image = residual_norms(residual, fz)
-        limit = torch.where(count == 0, rule.divergence_limit(absolute), limit)
-        floor = torch.where(count == 0, rule.residual_floor(absolute, tolerance), floor)
-        relative = rule.relative_residual(absolute, image, floor)
+        limit = torch.where(count == 0, rules.divergence_limit(absolute), limit)
+        floor = torch.where(count == 0, rules.residual_floor(absolute, tolerance), floor)
+        relative = rules.relative_residual(absolute, image, floor)
 
         improved = active & (relative < least)
         best = torch.where(improved.unsqueeze(1), z, best)
         least = torch.where(improved, relative, least)
         steps = steps + active.to(steps.dtype)
-        active = active & rule.within(absolute, limit) & (relative > tolerance)
+        active = active & rules.within(absolute, limit) & (relative > tolerance)
         following, changed = solver.step(z, fz, residual, tuple(kept))
         z = torch.where(active.unsqueeze(1), following, best)
         return count + 1, z, best, least, active, steps, limit, floor, *changed

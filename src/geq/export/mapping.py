@@ -13,15 +13,16 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from geq.cell import Cell, ClosedFormCell, DeepCell, UnitLayer
+from geq.cells import Cell, ClosedFormCell, DeepCell, EnergyProblem, UnitLayer
 from geq.equilibrium import Equilibrium
-from geq.error import OptionError
-from geq.problem import Conv2d, Gaussian, HiddenProblem, Linear, PatchGaussian, Similarity
-from geq.problem.operator import Operator
-from geq.problem.patch import from_patches, to_patches
-from geq.problem.penalty import per_sample
-from geq.problem.similarity import InnerProduct
-from geq.solver.state import State
+from geq.errors import OptionError
+from geq.kernels import GaussianKernel, Kernel, LinearKernel, PatchGaussianKernel
+from geq.kernels.base import InnerProductKernel
+from geq.kernels.patch_gaussian import from_patches, to_patches
+from geq.operators import Convolution
+from geq.operators.operator import Operator
+from geq.penalties.base import per_sample
+from geq.solvers.state import State
 
 Context = tuple[Tensor, ...]
 
@@ -56,7 +57,7 @@ class Feedback(nn.Module):
     def __init__(self, operator: Operator) -> None:
         super().__init__()
         self.operator = operator
-        convolution = type(operator) is Conv2d
+        convolution = type(operator) is Convolution
         turned = operator.raw_weight.detach().flip(2, 3).transpose(0, 1).contiguous() if convolution else None
         self.register_buffer("turned", turned)
 
@@ -89,12 +90,12 @@ class Attraction(nn.Module, ABC):
 class InnerProductAttraction(Attraction):
     """The slope in ⟨v, z⟩, times v."""
 
-    def __init__(self, similarity: InnerProduct) -> None:
+    def __init__(self, similarity: InnerProductKernel) -> None:
         super().__init__()
         self.similarity = similarity
 
     def forward(self, u: Tensor, v: Tensor, *scale: Tensor) -> Tensor:
-        if isinstance(self.similarity, Linear):
+        if isinstance(self.similarity, LinearKernel):
             return v
         slope = self.similarity.slope(per_sample(u * v), math.prod(u.shape[1:]))
         return slope.view(-1, *[1] * (u.dim() - 1)) * v
@@ -103,7 +104,7 @@ class InnerProductAttraction(Attraction):
 class GaussianAttraction(Attraction):
     """βd with d = v − u, β = e^{−γ‖d‖²}."""
 
-    def __init__(self, similarity: Gaussian) -> None:
+    def __init__(self, similarity: GaussianKernel) -> None:
         super().__init__()
         self.gamma = similarity.gamma
 
@@ -123,7 +124,7 @@ class PatchAttraction(Attraction):
 
     gram: Tensor
 
-    def __init__(self, similarity: PatchGaussian, dtype: torch.dtype) -> None:
+    def __init__(self, similarity: PatchGaussianKernel, dtype: torch.dtype) -> None:
         super().__init__()
         self.gamma = similarity.gamma
         self.sizes = similarity.patch, similarity.channel_split
@@ -151,13 +152,13 @@ def per_patch(gamma: Tensor, q: Tensor) -> Tensor:
     return gamma.expand(q.shape) if gamma.dim() else gamma
 
 
-def attraction_of(similarity: Similarity, dtype: torch.dtype) -> Attraction:
+def attraction_of(similarity: Kernel, dtype: torch.dtype) -> Attraction:
     match similarity:
-        case PatchGaussian():
+        case PatchGaussianKernel():
             return PatchAttraction(similarity, dtype)
-        case Gaussian():
+        case GaussianKernel():
             return GaussianAttraction(similarity)
-        case InnerProduct():
+        case InnerProductKernel():
             return InnerProductAttraction(similarity)
     raise OptionError(
         f"the similarity {type(similarity).__name__} cannot be exported: its gradient is not one of the "
@@ -168,7 +169,7 @@ def attraction_of(similarity: Similarity, dtype: torch.dtype) -> Attraction:
 class StateMap(PlainMap):
     """z ↦ prox(∇S(z)) of a hidden problem."""
 
-    def __init__(self, problem: HiddenProblem) -> None:
+    def __init__(self, problem: EnergyProblem) -> None:
         super().__init__()
         self.penalty, self.U, self.W = problem.penalty, problem.U, Feedback(problem.W)
         self.acts_on = problem.similarity.acts_on
@@ -190,7 +191,7 @@ class StateMap(PlainMap):
 
 
 class FeatureSpaceMap(StateMap):
-    """u ↦ W·A(u), A(u) = prox(Wᵀm(u)): the smaller equation, as in :mod:`geq.cell.closed_form`."""
+    """u ↦ W·A(u), A(u) = prox(Wᵀm(u)): the smaller equation, as in :mod:`geq.cells.closed_form`."""
 
     def start(self, x: Tensor, context: Context) -> State:
         return self.W.zeros(context[0], self.W.operator.out_channels)
@@ -272,7 +273,7 @@ def plain_map(layer: Equilibrium, in_features: bool) -> PlainMap:
         return DeepMap(cell)
     if not isinstance(cell, ClosedFormCell):
         return CellMap(cell)
-    if type(cell.problem) is not HiddenProblem:
+    if type(cell.problem) is not EnergyProblem:
         raise OptionError(
             f"the energy of {type(cell.problem).__name__} is differentiated by autograd, which a file cannot "
             "hold: write the map as a Cell of its own"

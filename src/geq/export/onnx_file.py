@@ -14,7 +14,7 @@ import numpy
 import torch
 from torch import Tensor, nn
 
-from geq.error import DataError, MissingExtraError, OptionError, one_line
+from geq.errors import DataError, MissingExtraError, OptionError, one_line
 from geq.export.check import MANY_STEPS, TIGHT, Agreement, Runner, compare
 from geq.export.description import Description
 from geq.export.place import put

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from geq.durable import write_durably
-from geq.error import CheckpointError
+from geq.errors import CheckpointError
 
 
 def refusal(path: Path, reason: str) -> CheckpointError:

@@ -16,20 +16,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from geq.cell import ProximalMap
+from geq.cells import ProximalMap
 from geq.data.dataset import Statistics
 from geq.equilibrium import Equilibrium
-from geq.error import OptionError
+from geq.errors import OptionError
 from geq.export.fold import fold_norms
 from geq.export.iteration import Measured, find_fixed_point, residual_norms, steps_of
 from geq.export.mapping import PlainMap, plain_map
 from geq.export.trace import BATCH, TracedMap
-from geq.gradient import SAM, Unrolled
+from geq.gradients import SequentialAveraging, Unrolled
 from geq.model.mon import Mon
 from geq.model.network import Network
 from geq.model.node import NeuralODE
-from geq.solver import rule
-from geq.solver.state import Layout, Packing, State, parts_of
+from geq.solvers import rules
+from geq.solvers.state import Layout, Packing, State, parts_of
 from geq.training.tolerance import measured_failures
 
 
@@ -118,7 +118,7 @@ class PortableEquilibrium(nn.Module):
             z = self.unrolled.advance(lambda state: self.map(state, context), z, count)
         rows, image = packing.pack(z), packing.pack(self.map(z, context))
         absolute, size = residual_norms(image - rows, image)
-        residual = rule.relative_residual(absolute, size, rule.residual_floor(absolute, tolerance))
+        residual = rules.relative_residual(absolute, size, rules.residual_floor(absolute, tolerance))
         residual = torch.where(residual.isnan(), torch.inf, residual)
         steps = torch.full_like(residual, self.unrolled.steps, dtype=torch.int64)
         return Measured(rows, residual, steps)
@@ -212,7 +212,9 @@ def refuse(network: Network) -> None:
         )
     for name, layer in network.equilibria().items():
         gradient = layer.gradient
-        coupled = isinstance(gradient, SAM) and getattr(gradient.regulariser, "couples_samples", False)
+        coupled = isinstance(gradient, SequentialAveraging) and getattr(
+            gradient.regulariser, "couples_samples", False
+        )
         if layer.cell.couples_samples or coupled:
             raise OptionError(
                 f"{name} compares the samples of a batch, so that a prediction depends on the other images: "

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 
-from geq.error import one_line
+from geq.errors import one_line
 
 TALKERS = ("torch.onnx", "torch.export", "torch.fx", "onnxscript", "onnx_ir")
 

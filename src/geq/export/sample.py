@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from geq.data.transform.pixel import as_float
-from geq.error import GeqError
+from geq.errors import GeqError
 from geq.training.ingredient import open_split
 from geq.training.option import TrainOptions
 

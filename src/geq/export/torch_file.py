@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from geq.error import OptionError
+from geq.errors import OptionError
 from geq.export.check import MANY_STEPS, TIGHT, Agreement, Runner, compare
 from geq.export.description import Description
 from geq.export.place import put

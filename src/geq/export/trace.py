@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.export.graph_signature import InputKind
 
 from geq.export.mapping import Context, PlainMap
-from geq.solver.state import State, parts_of
+from geq.solvers.state import State, parts_of
 
 BATCH = 2
 """Images of the batch that is traced; anything but 1, which the tracer takes for a constant."""

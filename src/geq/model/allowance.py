@@ -10,7 +10,7 @@ from pathlib import Path
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
-from geq.error import CheckpointError
+from geq.errors import CheckpointError
 
 SHARED = 4
 """How often a parameter may be registered before its network is complete: ties replace what was there."""

@@ -21,39 +21,30 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from geq.bandwidth import FixedGamma, GammaRule, LearnedGamma, MedianGamma, PaperGamma, ZeroGamma
+from geq.cells import EnergyProblem
+from geq.constraints import (
+    ChannelGainBound,
+    Constraint,
+    FrobeniusBound,
+    LearnedSpectralBound,
+    SpectralBound,
+    SpectralEquality,
+    Unconstrained,
+    WeightNorm,
+)
 from geq.equilibrium import Equilibrium
-from geq.error import InputError, OptionError
-from geq.gradient import Implicit
-from geq.layer.equilibrium2d import GAUSSIAN_GRADIENT, GEQ2d, OptEq2d
-from geq.layer.injection import Injection
+from geq.errors import InputError, OptionError
+from geq.gradients import Implicit
+from geq.kernels import GaussianKernel, Kernel, LinearKernel, PolynomialKernel, SigmoidKernel
+from geq.layers.equilibrium2d import GAUSSIAN_GRADIENT, GEQ2d, OptEq2d
+from geq.layers.injection import Injection
 from geq.model.config import ADDED_LATER
 from geq.model.differentiation import DifferentiationConfig
 from geq.model.network import Network
-from geq.problem import (
-    ChannelGain,
-    Conv2d,
-    FixedGamma,
-    FrobeniusNorm,
-    FullNorm,
-    GammaRule,
-    Gaussian,
-    HiddenProblem,
-    LearnedGamma,
-    LearnedNorm,
-    Linear,
-    MedianGamma,
-    NoNorm,
-    NormRule,
-    OperatorNorm,
-    PaperGamma,
-    Polynomial,
-    Sigmoid,
-    Similarity,
-    WeightNorm,
-    ZeroGamma,
-)
-from geq.problem.isometry import isometric_kernel
-from geq.solver import Anderson
+from geq.operators import Convolution
+from geq.operators.isometry import isometric_kernel
+from geq.solvers import Anderson
 
 Kernel = Literal["patch_gaussian", "gaussian", "linear", "polynomial", "sigmoid"]
 Gamma = Literal[
@@ -189,15 +180,15 @@ class BranchConfig(DifferentiationConfig):
         }
         return rules[self.gamma]
 
-    def norm_rule(self) -> NormRule:
-        rules: dict[str, NormRule] = {
-            "operator": OperatorNorm(self.bound),
-            "full": FullNorm(self.bound),
-            "learned": LearnedNorm(self.bound),
-            "gain": ChannelGain(self.bound),
-            "frobenius": FrobeniusNorm(self.bound),
+    def norm_rule(self) -> Constraint:
+        rules: dict[str, Constraint] = {
+            "operator": SpectralBound(self.bound),
+            "full": SpectralEquality(self.bound),
+            "learned": LearnedSpectralBound(self.bound),
+            "gain": ChannelGainBound(self.bound),
+            "frobenius": FrobeniusBound(self.bound),
             "weight": WeightNorm(),
-            "none": NoNorm(),
+            "none": Unconstrained(),
         }
         return rules[self.norm]
 
@@ -230,14 +221,14 @@ class BranchConfig(DifferentiationConfig):
                 max_steps=self.max_steps,
             )
         if self.kernel == "gaussian":
-            U = Injection(Conv2d(in_channels, mid_channels), normalise=True, scale=self.injection_scale)
-            W = Conv2d(self.out_channels, mid_channels, norm=norm)
-            problem = HiddenProblem(Gaussian(self.gamma_rule(self.channel_split, self.patch)), W, U)
+            U = Injection(Convolution(in_channels, mid_channels), normalise=True, scale=self.injection_scale)
+            W = Convolution(self.out_channels, mid_channels, norm=norm)
+            problem = EnergyProblem(GaussianKernel(self.gamma_rule(self.channel_split, self.patch)), W, U)
             return Equilibrium(problem, solver, gradient, self.tol, self.max_steps)
-        kernels: dict[str, Similarity] = {
-            "linear": Linear(),
-            "polynomial": Polynomial(self.degree, width=self.width),
-            "sigmoid": Sigmoid(),
+        kernels: dict[str, Kernel] = {
+            "linear": LinearKernel(),
+            "polynomial": PolynomialKernel(self.degree, width=self.width),
+            "sigmoid": SigmoidKernel(),
         }
         return OptEq2d(
             in_channels,

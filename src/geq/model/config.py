@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from geq.document import short
-from geq.error import CheckpointError, OptionError, unknown_name
+from geq.errors import CheckpointError, OptionError, unknown_name
 
 CLASS_KEY = "class"
 

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from geq.constraints import SpectralBound
 from geq.equilibrium import Equilibrium
 from geq.model.network import Network
 from geq.model.outline import WithoutDrawing
-from geq.problem import OperatorNorm
 
 
 def count_multiply_adds(run: Callable[[], object]) -> int:
@@ -75,7 +75,7 @@ def _of_equilibria(model: Network, device: str) -> int:
     for module in outline.modules():
         if isinstance(module, Equilibrium):
             module.forward = evaluate_once(module)  # type: ignore[method-assign]
-        elif isinstance(module, (nn.BatchNorm2d, OperatorNorm)):
+        elif isinstance(module, (nn.BatchNorm2d, SpectralBound)):
             module.forward = lambda x, *_: x  # type: ignore[method-assign]
     with torch.no_grad():
         outline(zero_image(outline))

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from geq.layer.deep import DeepOptEq2d
+from geq.constraints import SpectralBound
+from geq.layers.deep import DeepOptEq2d
 from geq.model.differentiation import DifferentiationConfig
-from geq.problem import OperatorNorm
-from geq.solver import Anderson
+from geq.solvers import Anderson
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class DeepLayerConfig(DifferentiationConfig):
             activation=activation,
             separable=self.separable,
             normalise_input=normalise_input,
-            norm=OperatorNorm(self.bound),
+            norm=SpectralBound(self.bound),
             # The gradient "sam" follows the regulariser itself.
             regulariser=None if self.gradient == "sam" else self.feature_regulariser(),
             regulariser_step=self.regulariser_weight,

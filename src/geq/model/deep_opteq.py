@@ -24,8 +24,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from geq.error import OptionError
-from geq.layer.deep import DeepOptEq2d
+from geq.errors import OptionError
+from geq.layers.deep import DeepOptEq2d
 from geq.model.deep_layer import DeepLayerConfig
 from geq.model.network import Network
 from geq.model.registry import ModelSpec, register

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from geq.error import OptionError
-from geq.layer.deep import DeepOptEq2d
+from geq.errors import OptionError
+from geq.layers.deep import DeepOptEq2d
 from geq.model.deep_layer import DeepLayerConfig
 from geq.model.registry import ModelSpec, register
 from geq.model.segmenter import Segmenter, SegmenterConfig, convolution

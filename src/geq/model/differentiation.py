@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from geq.error import OptionError
-from geq.gradient import SAM, Gradient, Implicit, JacobianFree, Phantom, Unrolled
+from geq.errors import OptionError
+from geq.gradients import Gradient, Implicit, JacobianFree, Phantom, SequentialAveraging, Unrolled
 from geq.model.config import ADDED_LATER, Differentiation, NetworkConfig, Regulariser
-from geq.problem import HSIC, Decorrelation, FeatureDecay, FeatureRegulariser, FeatureSparsity, Incay
+from geq.regularizers import HSIC, Decorrelation, FeatureDecay, FeatureRegulariser, FeatureSparsity, Incay
 
 FREQUENCIES = 64
 """Of "hsic_fourier"."""
@@ -76,7 +76,7 @@ class DifferentiationConfig(NetworkConfig):
             return self._stepped(Unrolled())
         regulariser = self.feature_regulariser()
         assert regulariser is not None
-        return self._stepped(SAM(Unrolled.steps, regulariser, gamma=self.regulariser_weight))
+        return self._stepped(SequentialAveraging(Unrolled.steps, regulariser, gamma=self.regulariser_weight))
 
     def implicit(self) -> Implicit:
         """The default."""

@@ -24,7 +24,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from geq.error import OptionError
+from geq.errors import OptionError
 from geq.model.config import NetworkConfig
 from geq.model.network import Network
 from geq.model.registry import ModelSpec, register

@@ -24,13 +24,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from geq.equilibrium import Equilibrium
-from geq.error import InputError, OptionError
-from geq.gradient import Implicit
+from geq.errors import InputError, OptionError
+from geq.gradients import Implicit
 from geq.model.config import ADDED_LATER, NetworkConfig
 from geq.model.mdeq_cell import MDEQCell
 from geq.model.network import Network
 from geq.model.registry import ModelSpec, register
-from geq.solver import Anderson
+from geq.solvers import Anderson
 
 
 @dataclass(frozen=True)

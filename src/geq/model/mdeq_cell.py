@@ -43,8 +43,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from geq.cell import Cell
-from geq.error import OptionError
+from geq.cells import Cell
+from geq.errors import OptionError
 
 Map = Callable[[Tensor], Tensor]
 Scales = tuple[Tensor, ...]

@@ -25,14 +25,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from geq.equilibrium import Equilibrium
-from geq.error import InputError, OptionError
-from geq.gradient import Implicit
+from geq.errors import InputError, OptionError
+from geq.gradients import Implicit
 from geq.model.config import ADDED_LATER, NetworkConfig
 from geq.model.cost import multiply_adds
 from geq.model.mon_cell import ForwardBackwardCell, MonotoneCell, PeacemanRachfordCell
 from geq.model.network import Network
 from geq.model.registry import ModelSpec, register
-from geq.solver import Anderson
+from geq.solvers import Anderson
 
 SPLITTINGS: dict[str, type[MonotoneCell]] = {
     "forward_backward": ForwardBackwardCell,

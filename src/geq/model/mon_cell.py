@@ -36,12 +36,11 @@ import torch.nn.functional as F
 from jaxtyping import Complex, Float
 from torch import Tensor, nn
 
-from geq.cell import Cell
-from geq.error import InputError, OptionError
+from geq.cells import Cell
+from geq.certificate import MonotoneWellPosedness, uncertified
+from geq.errors import InputError, OptionError
 from geq.model.mon_operator import apply_symbol, identity_like, norm_upper_bound, symbol
-from geq.problem import MonotoneWellPosedness
-from geq.problem.certificate import uncertified
-from geq.problem.operator import Size
+from geq.operators.operator import Size
 
 BORDER = 1
 

@@ -12,9 +12,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from geq.equilibrium import Equilibrium
-from geq.error import GeqError, InputError
+from geq.errors import GeqError, InputError
 from geq.model.config import NetworkConfig
-from geq.problem.operator import Size
+from geq.operators.operator import Size
 
 AnyNetwork = TypeVar("AnyNetwork", bound="Network")
 

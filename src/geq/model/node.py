@@ -25,7 +25,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from geq.error import InputError, MissingExtraError, OptionError
+from geq.errors import InputError, MissingExtraError, OptionError
 from geq.model.config import NetworkConfig
 from geq.model.cost import count_multiply_adds, zero_image
 from geq.model.network import Network

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from geq.error import OptionError
+from geq.errors import OptionError
 from geq.model.deep_opteq import DeepConfig
 from geq.model.network import Network
 from geq.model.registry import ModelSpec, register

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from geq.document import parse_json, short
 from geq.durable import write_durably
-from geq.error import CheckpointError, GeqError, OptionError, one_line, unknown_name
+from geq.errors import CheckpointError, GeqError, OptionError, one_line, unknown_name
 from geq.model.allowance import no_larger_than
 from geq.model.config import NetworkConfig, from_json, to_json
 from geq.model.network import AnyNetwork, Network

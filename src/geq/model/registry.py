@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from geq.error import OptionError, unknown_name
+from geq.errors import OptionError, unknown_name
 from geq.model.catalogue import catalogue
 from geq.model.config import NetworkConfig, override
 

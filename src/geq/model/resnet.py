@@ -16,7 +16,7 @@ from typing import Literal
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from geq.error import OptionError
+from geq.errors import OptionError
 from geq.model.config import NetworkConfig
 from geq.model.network import Network
 from geq.model.registry import ModelSpec, register

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from geq.error import InputError, OptionError
+from geq.errors import InputError, OptionError
 from geq.model.config import NetworkConfig
 from geq.model.network import Network
 

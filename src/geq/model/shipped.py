@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from geq.error import unknown_name
+from geq.errors import unknown_name
 
 FOLDER = Path(__file__).resolve().parents[1] / "weights"
 CARD = "card.json"

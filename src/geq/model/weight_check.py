@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from geq.document import short
-from geq.error import CheckpointError
+from geq.errors import CheckpointError
 
 ENLARGED = 4
 """Factor by which the images of a training may exceed those of the configuration, in height and in width."""

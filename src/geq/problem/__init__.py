@@ -1,16 +1,17 @@
 """What is minimised: similarities, penalties, operators, and the hidden problem that joins them."""
 
-from geq.problem.activation import ActivationPenalty, SigmoidPenalty, TanhPenalty, penalty_of
-from geq.problem.certificate import MonotoneWellPosedness, WellPosedness
-from geq.problem.gamma import FixedGamma, GammaRule, LearnedGamma, MedianGamma, PaperGamma, ZeroGamma
-from geq.problem.hidden import Context, HiddenProblem
-from geq.problem.hsic import HSIC
-from geq.problem.norm import NoNorm, NormRule, OperatorNorm, WeightNorm
-from geq.problem.norm_variant import ChannelGain, FrobeniusNorm, FullNorm, LearnedNorm
-from geq.problem.operator import Conv2d, Dense, LinearMap, Operator
-from geq.problem.patch import PatchGaussian, from_patches, to_patches
-from geq.problem.penalty import L1, Box, ElasticNet, LeakyPenalty, NonNegative, NoPenalty, Penalty
-from geq.problem.regulariser import (
+from geq.bandwidth import FixedGamma, GammaRule, LearnedGamma, MedianGamma, PaperGamma, ZeroGamma
+from geq.cells.energy import Context, EnergyProblem
+from geq.certificate import MonotoneWellPosedness, WellPosedness
+from geq.constraints.spectral import Constraint, SpectralBound, Unconstrained, WeightNorm
+from geq.constraints.variants import ChannelGainBound, FrobeniusBound, LearnedSpectralBound, SpectralEquality
+from geq.kernels.base import GaussianKernel, Kernel, LinearKernel, PolynomialKernel, SigmoidKernel
+from geq.kernels.patch_gaussian import PatchGaussianKernel, from_patches, to_patches
+from geq.operators.operator import Convolution, Dense, LinearMap, Operator
+from geq.operators.separable import SeparableConvolution
+from geq.penalties.activation import ActivationPenalty, SigmoidPenalty, TanhPenalty, penalty_of
+from geq.penalties.base import L1, Box, ElasticNet, LeakyPenalty, NonNegative, NoPenalty, Penalty
+from geq.regularizers.features import (
     Decorrelation,
     FeatureDecay,
     FeatureRegulariser,
@@ -18,53 +19,52 @@ from geq.problem.regulariser import (
     Incay,
     SeparableRegulariser,
 )
-from geq.problem.separable import Separable2d
-from geq.problem.similarity import Gaussian, Linear, Polynomial, Sigmoid, Similarity
+from geq.regularizers.hsic import HSIC
 
 __all__ = [
     "HSIC",
     "L1",
     "ActivationPenalty",
     "Box",
-    "ChannelGain",
+    "ChannelGainBound",
+    "Constraint",
     "Context",
     "Conv2d",
     "Decorrelation",
     "Dense",
     "ElasticNet",
+    "EnergyProblem",
     "FeatureDecay",
     "FeatureRegulariser",
     "FeatureSparsity",
     "FixedGamma",
-    "FrobeniusNorm",
-    "FullNorm",
+    "FrobeniusBound",
     "GammaRule",
     "Gaussian",
-    "HiddenProblem",
     "Incay",
     "LeakyPenalty",
     "LearnedGamma",
-    "LearnedNorm",
+    "LearnedSpectralBound",
     "Linear",
     "LinearMap",
     "MedianGamma",
     "MonotoneWellPosedness",
-    "NoNorm",
     "NoPenalty",
     "NonNegative",
-    "NormRule",
     "Operator",
-    "OperatorNorm",
     "PaperGamma",
-    "PatchGaussian",
+    "PatchGaussianKernel",
     "Penalty",
     "Polynomial",
-    "Separable2d",
+    "SeparableConvolution",
     "SeparableRegulariser",
     "Sigmoid",
     "SigmoidPenalty",
     "Similarity",
+    "SpectralBound",
+    "SpectralEquality",
     "TanhPenalty",
+    "Unconstrained",
     "WeightNorm",
     "WellPosedness",
     "ZeroGamma",

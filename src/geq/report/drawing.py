@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 from markupsafe import Markup
 
-from geq.error import MissingExtraError
+from geq.errors import MissingExtraError
 from geq.number_format import Real
 from geq.printable import printable
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from geq.error import MissingExtraError
+from geq.errors import MissingExtraError
 from geq.number_format import duration
 from geq.printable import printable
 from geq.report.section.claim import summary

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from geq.error import DataError
+from geq.errors import DataError
 from geq.experiment.claim import Judgement, judge
 from geq.experiment.record import Record, read_records
 from geq.number_format import Real

@@ -1,6 +1,6 @@
 """Equilibrium models as scikit-learn estimators: ``from geq.sklearn import GEQClassifier``."""
 
-from geq.error import MissingExtraError
+from geq.errors import MissingExtraError
 
 try:
     import sklearn

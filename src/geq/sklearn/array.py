@@ -16,7 +16,7 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-from geq.error import InputError, OptionError
+from geq.errors import InputError, OptionError
 
 Array = NDArray[Any]
 

@@ -18,9 +18,10 @@ from skorch import NeuralNet
 from skorch.dataset import ValidSplit
 from torch import Tensor
 
-from geq.error import CheckedOptions, InputError
+from geq.certificate import WellPosedness
+from geq.constraints import SpectralBound
+from geq.errors import CheckedOptions, InputError
 from geq.model.network import EquilibriumReport
-from geq.problem import OperatorNorm, WellPosedness
 from geq.sklearn.array import Array, as_rows, channels_first, from_rows, unflattened
 from geq.sklearn.finite import check_answer, check_standardised, check_weights, observed
 from geq.sklearn.loop import Rows, schedule, training_net
@@ -94,7 +95,7 @@ class EquilibriumEstimator(BaseEstimator, metaclass=CheckedOptions):
     def _solving(self) -> dict[str, Any]:
         """The options that every equilibrium layer has."""
         return {
-            "norm": OperatorNorm(float(self.bound)),
+            "norm": SpectralBound(float(self.bound)),
             "tol": float(self.solver_tol),
             "max_steps": int(self.max_steps),
             "on_failure": self.on_failure,

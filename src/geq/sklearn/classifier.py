@@ -11,7 +11,7 @@ from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length
 
-from geq.error import InputError, OptionError
+from geq.errors import InputError, OptionError
 from geq.sklearn.array import Array
 from geq.sklearn.base import EquilibriumEstimator
 from geq.sklearn.layer import GaussianEstimator, LinearKernelEstimator

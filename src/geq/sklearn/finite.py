@@ -10,7 +10,7 @@ import torch
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 
-from geq.error import GeqError, InputError
+from geq.errors import GeqError, InputError
 from geq.sklearn.array import Array
 
 MARGIN = 2.0**20

@@ -9,14 +9,14 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from geq.error import OptionError
-from geq.problem import GammaRule
+from geq.bandwidth import GammaRule
+from geq.errors import OptionError
 
 
 class ExpectedGamma(GammaRule):
     """γ = softplus(θ)/E, E the squared distance that features of unit variance have at z = 0.
 
-    The default rule of the layers, :class:`~geq.LearnedGamma`, divides by a running mean over the batches
+    The default rule of the layers, :class:`~geq.bandwidth.LearnedGamma`, divides by a running mean over the batches
     instead. An estimator standardises its inputs, so that E serves as well, and then nothing in training
     couples one row to another: a row of weight two is two rows.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from geq.layer import GEQ2d, GEQLinear, OptEq2d, OptEqLinear
+from geq.layers import GEQ2d, GEQLinear, OptEq2d, OptEqLinear
 from geq.sklearn.base import EquilibriumEstimator
 from geq.sklearn.gamma import ExpectedGamma
 from geq.sklearn.network import Layers

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from geq.equilibrium import Equilibrium
 from geq.model.network import EquilibriumReport
-from geq.problem.operator import Size
+from geq.operators.operator import Size
 
 LARGEST_MAP = 16
 """The stem of an image network halves the map until its shorter side is at most this."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, TypeVar, no_type_check
 
-from geq.error import OptionError
+from geq.errors import OptionError
 
 Constructor = TypeVar("Constructor", bound=Callable[..., None])
 

@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.validation import check_consistent_length
 
-from geq.error import InputError
+from geq.errors import InputError
 from geq.sklearn.array import Array
 from geq.sklearn.finite import check_answer, observed
 from geq.sklearn.layer import GaussianEstimator

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from geq.problem.gamma import RunningScale
+from geq.bandwidth import RunningScale
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from geq.durable import write_durably
-from geq.error import CheckpointError, one_line
+from geq.errors import CheckpointError, one_line
 
 FORMAT = 2
 DIGEST = 32
@@ -71,7 +71,7 @@ class Checkpoint:
     Args:
         position: epoch, batch and step (see :class:`Position`).
         model: parameters and buffers, among them running γ scales.
-        norms: what the norm rules remember; see :func:`geq.problem.norm.norm_memory`.
+        norms: what the norm rules remember; see :func:`geq.constraints.spectral.constraint_memory`.
         optimizer: state of the optimiser.
         scaler: state of the loss scaling of half precision.
         average: averaged weights, if the run keeps them.

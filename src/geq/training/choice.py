@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from geq.data.dataset import Dataset
 from geq.data.segmentation import SegmentationDataset
-from geq.error import OptionError
+from geq.errors import OptionError
 from geq.model.network import Network
 from geq.model.segmenter import Segmenter
 from geq.training.segmentation import SegmentationTask

@@ -17,7 +17,7 @@ from torch import Tensor
 from torchmetrics import MeanMetric, Metric
 
 from geq.data.segmentation import IGNORE
-from geq.error import InputError
+from geq.errors import InputError
 from geq.training.metric import TaskMeasures
 
 

@@ -15,8 +15,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from geq.cell import UnitLayer
-from geq.problem import GammaRule, HiddenProblem, PatchGaussian
+from geq.bandwidth import GammaRule
+from geq.cells import EnergyProblem, UnitLayer
+from geq.kernels import PatchGaussianKernel
 from geq.training.option import OptimizerOptions
 
 NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.LocalResponseNorm)
@@ -33,9 +34,9 @@ def exempt_parameters(model: nn.Module) -> set[str]:
         prefix = f"{path}." if path else ""
         if isinstance(module, (*NORMS, GammaRule)):
             exempt |= {prefix + name for name, _ in module.named_parameters()}
-        if isinstance(module, PatchGaussian):
+        if isinstance(module, PatchGaussianKernel):
             exempt.add(f"{prefix}raw_projection")
-        if isinstance(module, (HiddenProblem, UnitLayer)):
+        if isinstance(module, (EnergyProblem, UnitLayer)):
             exempt |= {f"{prefix}W.{name}" for name, _ in module.W.named_parameters()}
     return exempt
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from geq.error import OptionError
+from geq.errors import OptionError
 from geq.training.option import TrainOptions
 
 if TYPE_CHECKING:

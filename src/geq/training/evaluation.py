@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from geq.data.dataset import Dataset
 from geq.data.loader import BatchLoader
-from geq.error import InputError
+from geq.errors import InputError
 from geq.model.network import Network
 from geq.training.metric import ClassificationMeasures, SolverMeasures
 from geq.training.tolerance import measured_failures

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from geq.error import MissingExtraError
+from geq.errors import MissingExtraError
 
 
 def new_figure(width: float, height: float, purpose: str = "a picture", extra: str = "train") -> Any:

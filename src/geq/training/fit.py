@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 
 from geq.durable import explained_write_errors
-from geq.error import CheckpointError, GeqError
+from geq.errors import CheckpointError, GeqError
 from geq.model.network import Network
 from geq.training.checkpoint import Checkpoint
 from geq.training.choice import task_class

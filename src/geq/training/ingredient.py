@@ -17,7 +17,7 @@ from geq.data.segmentation import SegmentationDataset
 from geq.data.transform.default import Augment, default_transform
 from geq.data.transform.pixel import Normalize
 from geq.document import parse_json
-from geq.error import CheckpointError, DataError, OptionError, unknown_name
+from geq.errors import CheckpointError, DataError, OptionError, unknown_name
 from geq.model.config import STEPPED, NetworkConfig, field_types, from_json
 from geq.model.differentiation import DifferentiationConfig
 from geq.model.network import Network

@@ -7,7 +7,7 @@ import threading
 from types import FrameType
 from typing import Any
 
-from geq.error import GeqError
+from geq.errors import GeqError
 
 
 class TrainingInterrupted(GeqError):

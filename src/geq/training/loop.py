@@ -14,8 +14,8 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from geq.error import ConvergenceError
-from geq.problem.norm import norm_memory, restore_norm_memory
+from geq.constraints.spectral import constraint_memory, restore_constraint_memory
+from geq.errors import ConvergenceError
 from geq.training.average import WeightAverage, average_scales
 from geq.training.bar import Bar
 from geq.training.checkpoint import Checkpoint, Position, random_state, restore_random_state
@@ -276,7 +276,7 @@ class Loop:
         Checkpoint(
             position=vars(self.position),
             model=self.model.state_dict(),
-            norms=norm_memory(self.model),
+            norms=constraint_memory(self.model),
             optimizer=self.optimizer.state_dict(),
             scaler=self.precision.state_dict(),
             average=None if self.average is None else self.average.state_dict(),
@@ -289,7 +289,7 @@ class Loop:
         """Go on where a checkpoint was written; the network has its weights already."""
         self.position = Position(**checkpoint.position)
         self.history = list(checkpoint.history)
-        restore_norm_memory(self.model, checkpoint.norms)
+        restore_constraint_memory(self.model, checkpoint.norms)
         self.measures.load_state_dict(checkpoint.measures)
         if self.average is not None and checkpoint.average is not None:
             self.average.load_state_dict(checkpoint.average)

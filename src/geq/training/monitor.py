@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 from torchmetrics import MaxMetric, MeanMetric
 
-from geq.gradient import Unrolled
+from geq.gradients import Unrolled
 from geq.model.network import Network
 from geq.training.metric import Measures, SolverMeasures
 from geq.training.probe import probe, probe_untrained, summarise

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from geq.document import short
-from geq.error import CheckedOptions, CheckpointError, OptionError, check_seed, unknown_name
+from geq.errors import CheckedOptions, CheckpointError, OptionError, check_seed, unknown_name
 from geq.model.config import ADDED_LATER, STEPPED, Differentiation, Regulariser, field_types, from_json
 
 Augmentation = Literal["auto", "none", "shift", "crop_flip", "randaugment"]
@@ -344,7 +344,7 @@ class TrainOptions(
     0.2
     >>> TrainOptions(epoch=5)
     Traceback (most recent call last):
-    geq.error.OptionError: unknown option of TrainOptions 'epoch'; did you mean 'epochs'? (known: ...
+    geq.errors.OptionError: unknown option of TrainOptions 'epoch'; did you mean 'epochs'? (known: ...
     """
 
     def __post_init__(self) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from geq.data.image import read_image
 from geq.data.transform.pixel import Normalize
-from geq.error import DataError
+from geq.errors import DataError
 from geq.model.network import Network
 from geq.training.ingredient import DataDescription
 from geq.training.tolerance import measured_failures

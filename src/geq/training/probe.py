@@ -9,11 +9,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from geq.cell import ProximalCell
+from geq.cells import Context, ProximalCell
 from geq.equilibrium import Equilibrium
+from geq.kernels import PatchGaussianKernel
+from geq.kernels.base import BoundRadial
 from geq.model.network import Network
-from geq.problem import Context, PatchGaussian
-from geq.problem.similarity import BoundRadial
 from geq.training.tolerance import measured_failures
 
 SWITCHED_OFF = 0.1
@@ -105,7 +105,7 @@ def _look(layer: Equilibrium, x: Tensor) -> BranchProbe:
         attention=c.similarity.attention(u),
         gamma=float(c.similarity.gamma.mean()),
         distance=float(c.similarity.distances(u).mean()),
-        rank=effective_rank(kernel.projection) if isinstance(kernel, PatchGaussian) else None,
+        rank=effective_rank(kernel.projection) if isinstance(kernel, PatchGaussianKernel) else None,
     )
 
 

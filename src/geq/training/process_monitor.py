@@ -17,7 +17,7 @@ from contextlib import contextmanager
 import torch.distributed
 
 from geq.data.loader import WorkerDeath, worker_death
-from geq.error import GeqError
+from geq.errors import GeqError
 
 log = logging.getLogger("geq.training")
 

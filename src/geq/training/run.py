@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from geq.document import parse_json, parse_yaml
 from geq.durable import explained_write_errors, remove_leftovers, write_durably
-from geq.error import CheckpointError, unknown_name
+from geq.errors import CheckpointError, unknown_name
 from geq.model.shipped import is_shipped, shipped_folder, shipped_names
 from geq.training.option import TrainOptions
 

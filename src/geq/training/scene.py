@@ -15,7 +15,7 @@ from PIL.PngImagePlugin import PngInfo
 
 from geq.data.palette import VOID, Colour
 from geq.durable import write_durably
-from geq.error import DataError
+from geq.errors import DataError
 
 Mask = UInt8[np.ndarray, "h w"]
 Picture = UInt8[np.ndarray, "h w 3"]

@@ -13,7 +13,7 @@ from torch.nn import functional
 from geq.data.image import read_image
 from geq.data.palette import colours_of
 from geq.data.transform.pixel import Normalize
-from geq.error import OptionError
+from geq.errors import OptionError
 from geq.model.segmenter import Segmenter
 from geq.training.inference import Inference
 from geq.training.ingredient import DataDescription

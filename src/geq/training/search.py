@@ -15,14 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from geq.document import short
 from geq.durable import explained_write_errors
-from geq.error import (
-    LARGEST_SEED,
-    ConvergenceError,
-    GeqError,
-    InputError,
-    MissingExtraError,
-    OptionError,
-)
+from geq.errors import LARGEST_SEED, ConvergenceError, GeqError, InputError, MissingExtraError, OptionError
 from geq.model.registry import model_spec
 from geq.training.headline import headline_of
 from geq.training.option import LONGEST_NAME, TrainOptions, demand, is_folder_name

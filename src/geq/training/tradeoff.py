@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from geq.document import parse_json, short
 from geq.durable import write_durably
-from geq.error import CheckpointError, OptionError
+from geq.errors import CheckpointError, OptionError
 from geq.model.differentiation import DifferentiationConfig
 from geq.model.network import Network
 from geq.model.registry import model_spec

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from geq.document import parse_json, short
-from geq.error import CheckpointError
+from geq.errors import CheckpointError
 from geq.model.config import field_types, from_json
 from geq.model.shipped import CARD, shipped_folder, shipped_names
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from geq.analysis.part import analysed, weights_key
 from geq.analysis.subject import Progress, Settings, silent
-from geq.error import CheckpointError, InputError
+from geq.errors import CheckpointError, InputError
 from geq.model.network import Network
 from geq.model.pretrained import WEIGHTS
 from geq.model.segmenter import Segmenter

@@ -11,14 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from geq.analysis.subject import Progress, silent
-from geq.durable import (
-    exclusively,
-    explained_write_errors,
-    remove_leftovers,
-    replace_folder,
-    write_durably,
-)
-from geq.error import CheckpointError, OptionError
+from geq.durable import exclusively, explained_write_errors, remove_leftovers, replace_folder, write_durably
+from geq.errors import CheckpointError, OptionError
 from geq.model.pretrained import CONFIG, WEIGHTS
 from geq.model.shipped import CARD
 from geq.training.run import RunFolder

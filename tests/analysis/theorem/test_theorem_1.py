@@ -13,8 +13,8 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from geq.analysis.theorem import Composition, Unit, check_theorem_1, objective, relu_objective
-from geq.error import OptionError
-from geq.problem import ActivationPenalty, NonNegative, Penalty
+from geq.errors import OptionError
+from geq.penalties import ActivationPenalty, NonNegative, Penalty
 from theorem_units import ACTIVATIONS, make_unit, normal, units
 
 

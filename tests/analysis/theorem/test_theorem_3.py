@@ -20,8 +20,8 @@ from geq.analysis.theorem import (
     wide_unit,
 )
 from geq.analysis.theorem.theorem_3 import joint_objective
-from geq.error import OptionError
-from geq.problem import LeakyPenalty, NonNegative, Penalty
+from geq.errors import OptionError
+from geq.penalties import LeakyPenalty, NonNegative, Penalty
 from theorem_units import ACTIVATIONS, deep_units, make_unit, normal
 
 

@@ -10,8 +10,8 @@ from scipy.optimize import minimize
 
 from geq.analysis.theorem import Unit, check_theorem_4, objective, regularised_equilibrium, relu_objective
 from geq.analysis.theorem.theorem_4 import slope_of
-from geq.error import OptionError
-from geq.problem import NonNegative, TanhPenalty
+from geq.errors import OptionError
+from geq.penalties import NonNegative, TanhPenalty
 from theorem_units import make_unit, normal, units
 
 REGULARISERS = {

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from geq.analysis.theorem import THEOREMS, Comparison, TheoremCheck, check_theorem, check_theorems
-from geq.error import OptionError
+from geq.errors import OptionError
 
 
 @pytest.mark.parametrize("seed", range(3))

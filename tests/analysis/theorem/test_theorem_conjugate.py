@@ -12,8 +12,8 @@ from scipy.optimize import lsq_linear, minimize
 from torch import Tensor
 
 from geq.analysis.theorem import Composition, Unit, conjugate, objective, relu_objective
-from geq.error import InputError, OptionError
-from geq.problem import Box, LeakyPenalty, NonNegative, TanhPenalty
+from geq.errors import InputError, OptionError
+from geq.penalties import Box, LeakyPenalty, NonNegative, TanhPenalty
 from theorem_units import ACTIVATIONS, SEEDS, make_unit, normal, units
 
 RANGES = {"NonNegative": (0.0, math.inf), "LeakyPenalty": (-math.inf, math.inf), "TanhPenalty": (-1.0, 1.0)}

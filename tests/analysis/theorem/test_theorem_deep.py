@@ -22,9 +22,9 @@ from geq.analysis.theorem import (
     two_block_gradient,
     two_block_objective,
 )
-from geq.error import InputError, OptionError
-from geq.layer import DeepOptEq2d, DeepOptEqLinear
-from geq.problem import NonNegative, Penalty
+from geq.errors import InputError, OptionError
+from geq.layers import DeepOptEq2d, DeepOptEqLinear
+from geq.penalties import NonNegative, Penalty
 from theorem_units import ACTIVATIONS, ALPHAS, deep_units, make_unit, normal
 
 

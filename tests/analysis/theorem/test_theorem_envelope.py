@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from geq.analysis.theorem import Unit, envelope, objective, relu_objective
-from geq.error import OptionError
-from geq.problem import NonNegative
+from geq.errors import OptionError
+from geq.penalties import NonNegative
 from theorem_units import SEEDS, make_unit, normal, units
 
 STEPS = st.sampled_from([0.05, 0.5, 1.0, 2.0, 20.0])

@@ -13,8 +13,8 @@ from torch import nn
 import geq
 from geq.analysis.theorem import FeedForward, cell_of, check_lemma_1, check_lemma_2, contain, rewrite
 from geq.analysis.theorem.lemma_2 import odd_slope
-from geq.error import ConvergenceError, InputError, OptionError
-from geq.problem import L1, LeakyPenalty, NonNegative, Penalty, SigmoidPenalty, TanhPenalty, penalty_of
+from geq.errors import ConvergenceError, InputError, OptionError
+from geq.penalties import L1, LeakyPenalty, NonNegative, Penalty, SigmoidPenalty, TanhPenalty, penalty_of
 from theorem_units import ACTIVATIONS, PENALTIES, SEEDS, make_network, normal
 
 NETWORK_SIZES = st.lists(st.integers(1, 6), min_size=3, max_size=6)
@@ -95,7 +95,7 @@ def test_with_skips_the_cell_has_the_equilibrium_that_newton_found() -> None:
     torch.testing.assert_close(cell(z[None], cell.inject(x)), z[None])
     # iteration does not find it, as the docstring says
     with pytest.raises(ConvergenceError):
-        geq.Equilibrium(cell, solver=geq.Picard(), max_steps=200).eval()(x)
+        geq.Equilibrium(cell, solver=geq.solvers.Picard(), max_steps=200).eval()(x)
 
 
 def test_odd_parts() -> None:

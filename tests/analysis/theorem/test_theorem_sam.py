@@ -13,7 +13,7 @@ import geq
 from geq.analysis.theorem.sam import theorem5
 
 
-class Seminorm(geq.FeatureRegulariser):
+class Seminorm(geq.regularizers.FeatureRegulariser):
     """R = ½⟨Az, z⟩ + ⟨b, z⟩ with a singular A ≥ 0."""
 
     def __init__(self, matrix: Tensor, shift: Tensor) -> None:
@@ -67,7 +67,7 @@ def plane() -> Plane:
 
 def test_theorem_5_holds_and_plain_iteration_ends_elsewhere() -> None:
     case = plane()
-    sam = geq.SAM(1, case.regulariser)
+    sam = geq.gradients.SequentialAveraging(1, case.regulariser)
     check = theorem5(case.map, sam, case.start, case.selected, (10, 100, 1000, 5000))
     assert check.holds, check.verdict
     plain = case.map(case.start)
@@ -78,7 +78,7 @@ def test_theorem_5_holds_and_plain_iteration_ends_elsewhere() -> None:
 
 def test_what_the_theorem_needs_is_checked() -> None:
     case = plane()
-    sam = geq.SAM(1, case.regulariser)
+    sam = geq.gradients.SequentialAveraging(1, case.regulariser)
     expanding = theorem5(lambda z: 1.5 * z, sam, case.start, torch.zeros(3, 5).double(), (2, 4))
     assert "expansion of T" in expanding.verdict
     elsewhere = theorem5(case.map, sam, case.start, case.selected + 1, (2, 4))
@@ -88,7 +88,7 @@ def test_what_the_theorem_needs_is_checked() -> None:
 def test_lag_behind_the_moving_target_has_the_rate_of_the_proof() -> None:
     """‖z^k − z*(β_k, λ_k)‖ = O(k^{−(1−ρ−2c)}), with z*(β, λ) the fixed point of the averaged map."""
     case = plane()
-    sam = geq.SAM(1, case.regulariser)
+    sam = geq.gradients.SequentialAveraging(1, case.regulariser)
     identity = torch.eye(5, dtype=torch.float64)
 
     def target(count: int) -> Tensor:

@@ -23,8 +23,8 @@ from geq.analysis.theorem import (
     skip_objective,
 )
 from geq.analysis.theorem.proximity import prox_violation
-from geq.error import InputError, OptionError
-from geq.problem import NonNegative, Penalty, TanhPenalty
+from geq.errors import InputError, OptionError
+from geq.penalties import NonNegative, Penalty, TanhPenalty
 from theorem_units import ACTIVATIONS, ALPHAS, SEEDS, make_unit, normal, units
 
 

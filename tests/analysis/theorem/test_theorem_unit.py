@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geq.analysis.theorem import Composition, Unit
-from geq.error import ConvergenceError, InputError, OptionError
-from geq.problem import NonNegative, TanhPenalty
+from geq.errors import ConvergenceError, InputError, OptionError
+from geq.penalties import NonNegative, TanhPenalty
 from theorem_units import SEEDS, make_unit, normal, units
 
 

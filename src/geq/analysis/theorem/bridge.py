@@ -9,9 +9,10 @@ from torch import Tensor
 from geq.analysis.theorem.composition import Composition
 from geq.analysis.theorem.lemma_2 import DeepWeights
 from geq.analysis.theorem.unit import Unit
-from geq.cell import DeepCell, UnitLayer
-from geq.error import InputError, OptionError
-from geq.problem import Dense, NoNorm
+from geq.cells import DeepCell, UnitLayer
+from geq.constraints import Unconstrained
+from geq.errors import InputError, OptionError
+from geq.operators import Dense
 
 
 @torch.no_grad()
@@ -25,7 +26,7 @@ def composition_of(cell: DeepCell, x: Float[Tensor, "one *features"]) -> Composi
         cell: of a layer such as ``DeepOptEqLinear(...).double()``, without a regulariser.
         x: one sample, in float64.
 
-    >>> from geq.layer import DeepOptEqLinear
+    >>> from geq.layers import DeepOptEqLinear
     >>> layer = DeepOptEqLinear(3, features=(4, 2)).double()
     >>> x = torch.ones(1, 3).double()
     >>> z = composition_of(layer.cell, x).equilibrium()
@@ -67,8 +68,8 @@ def cell_of(deep: DeepWeights) -> DeepCell:
     """
     layers = []
     for weight, injection, bias in zip(deep.weights, deep.inputs, deep.biases, strict=True):
-        W = Dense(weight.shape[1], weight.shape[0], norm=NoNorm()).double()
-        U = Dense(injection.shape[1], injection.shape[0], bias=True, norm=NoNorm()).double()
+        W = Dense(weight.shape[1], weight.shape[0], norm=Unconstrained()).double()
+        U = Dense(injection.shape[1], injection.shape[0], bias=True, norm=Unconstrained()).double()
         with torch.no_grad():
             W.raw_weight.copy_(weight)
             U.raw_weight.copy_(injection)

@@ -25,9 +25,10 @@ from geq.analysis.theorem.composition import Composition
 from geq.analysis.theorem.lemma_1 import FeedForward
 from geq.analysis.theorem.result import TheoremCheck
 from geq.analysis.theorem.unit import Unit
-from geq.error import unknown_name
-from geq.gradient import SAM
-from geq.problem import FeatureDecay, LeakyPenalty, NonNegative, Penalty, TanhPenalty
+from geq.errors import unknown_name
+from geq.gradients import SequentialAveraging
+from geq.penalties import LeakyPenalty, NonNegative, Penalty, TanhPenalty
+from geq.regularizers import FeatureDecay
 
 ACTIVATIONS: tuple[Callable[[], Penalty], ...] = (NonNegative, lambda: LeakyPenalty(0.1), TanhPenalty)
 
@@ -119,7 +120,9 @@ def _averaged(seed: int) -> TheoremCheck:
     W = torch.linalg.qr(Instance.normal(generator, 5, 2)).Q.T
     start, a = Instance.normal(generator, 3, 5), Instance.normal(generator, 3, 5)
     a = a - a @ W.T @ W
-    return sam.theorem5(lambda z: z @ W.T @ W + a, SAM(1, FeatureDecay()), start, a, (10, 100, 1000))
+    return sam.theorem5(
+        lambda z: z @ W.T @ W + a, SequentialAveraging(1, FeatureDecay()), start, a, (10, 100, 1000)
+    )
 
 
 def _contained(seed: int) -> TheoremCheck:

@@ -9,15 +9,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geq.analysis.theorem.unit import Unit
-from geq.error import ConvergenceError, OptionError
-from geq.solver import Anderson, fixed_point
+from geq.errors import ConvergenceError, OptionError
+from geq.solvers import Anderson, fixed_point
 
 
 @dataclass(frozen=True)
 class Composition:
     """T = f_L∘…∘f_1 with f_l(z) = α·unit_l(z) + (1 − α)z, α in (0, 1].
 
-    >>> from geq.problem import TanhPenalty
+    >>> from geq.penalties import TanhPenalty
     >>> unit = Unit(torch.eye(2).double() / 2, torch.ones(2).double(), TanhPenalty())
     >>> deep = Composition((unit, unit), alpha=0.5)
     >>> z = deep.equilibrium()

@@ -10,8 +10,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geq.analysis.theorem.unit import Unit
-from geq.error import InputError, OptionError
-from geq.problem import NonNegative
+from geq.errors import InputError, OptionError
+from geq.penalties import NonNegative
 
 OUTSIDE = 1e-7
 """A relative residual ‖y − f(v)‖ that no longer falls below this means that y is outside of dom ψ*."""
@@ -47,7 +47,7 @@ def conjugate(
     falls monotonically to the difference between y and its projection on the closure of dom ψ*, so it tells
     whether ψ*(y) is finite.
 
-    >>> from geq.problem import NonNegative
+    >>> from geq.penalties import NonNegative
     >>> unit = Unit(torch.eye(1).double(), torch.zeros(1).double(), NonNegative())
     >>> [conjugate(unit, torch.tensor([y]).double()).value for y in (3.0, -1.0)]
     [4.5, inf]

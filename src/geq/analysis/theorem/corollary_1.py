@@ -10,7 +10,7 @@ from geq.analysis.theorem.composition import Composition
 from geq.analysis.theorem.result import Comparison, TheoremCheck
 from geq.analysis.theorem.table_1 import skip_gradient, skip_objective
 from geq.analysis.theorem.theorem_1 import images
-from geq.error import OptionError
+from geq.errors import OptionError
 
 CLAIM = "for L = 2 the equilibrium minimises αM_{φ₁}^{1−α}(z₁) + αM_{φ₂}^{1−α}(z₀) + ½‖z₁ − z₀‖²"
 TOLERANCE = 1e-8
@@ -43,7 +43,7 @@ def check_corollary_1(deep: Composition, points: int = 4, seed: int = 0) -> Theo
     """Compare the objective at the equilibrium with its values elsewhere.
 
     >>> from geq.analysis.theorem.unit import Unit
-    >>> from geq.problem import NonNegative
+    >>> from geq.penalties import NonNegative
     >>> units = [Unit(w * torch.eye(2).double(), torch.ones(2).double(), NonNegative()) for w in (0.5, 0.9)]
     >>> check_corollary_1(Composition(tuple(units), alpha=0.8)).holds
     True

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geq.analysis.theorem.unit import Unit
-from geq.error import OptionError
+from geq.errors import OptionError
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ def envelope(unit: Unit, z: Float[Tensor, " state"], step: float) -> Envelope:
     φ(u) is then known exactly (Fenchel and Young), so nothing but one strongly convex problem in v is solved.
 
     >>> import torch
-    >>> from geq.problem import NonNegative
+    >>> from geq.penalties import NonNegative
     >>> unit = Unit(torch.eye(1).double() / 2, torch.ones(1).double(), NonNegative())
     >>> z = torch.ones(1).double()
     >>> bool(envelope(unit, z, 1.0).minimiser == unit(z))

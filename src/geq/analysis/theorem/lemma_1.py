@@ -11,9 +11,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geq.analysis.theorem.result import Comparison, TheoremCheck
-from geq.error import InputError, OptionError
-from geq.problem import Penalty, penalty_of
-from geq.problem.activation import Function
+from geq.errors import InputError, OptionError
+from geq.penalties import Penalty, penalty_of
+from geq.penalties.activation import Function
 
 CLAIM = "a feed-forward network equals z̄ ← W̄_kᵀσ(W̄_kz̄ + b_k), y = W̄z̄"
 TOLERANCE = 1e-9

@@ -12,8 +12,8 @@ from geq.analysis.theorem.composition import Composition
 from geq.analysis.theorem.lemma_1 import FeedForward, rewrite
 from geq.analysis.theorem.result import Comparison, TheoremCheck
 from geq.analysis.theorem.unit import Unit
-from geq.error import OptionError
-from geq.problem import Penalty
+from geq.errors import OptionError
+from geq.penalties import Penalty
 
 CLAIM = "a deep OptEq with one layer more than the network has hidden ones gives the network's output"
 TOLERANCE = 1e-8

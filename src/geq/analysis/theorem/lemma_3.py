@@ -62,7 +62,7 @@ def check_lemma_3(deep: Composition) -> TheoremCheck:
     """Put the states between the layers, at the equilibrium, into the equation of the blocks.
 
     >>> from geq.analysis.theorem.unit import Unit
-    >>> from geq.problem import NonNegative
+    >>> from geq.penalties import NonNegative
     >>> units = [Unit(w * torch.eye(2).double(), torch.ones(2).double(), NonNegative()) for w in (0.5, 0.9)]
     >>> check_lemma_3(Composition(tuple(units), alpha=0.8)).holds
     True

@@ -11,13 +11,17 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geq.analysis.theorem.result import Comparison, TheoremCheck
-from geq.gradient import SAM
+from geq.gradients import SequentialAveraging
 
 State = Float[Tensor, "batch state"]
 
 
 def theorem5(
-    fn: Callable[[Tensor], Tensor], sam: SAM, start: State, selected: State, checkpoints: tuple[int, ...]
+    fn: Callable[[Tensor], Tensor],
+    sam: SequentialAveraging,
+    start: State,
+    selected: State,
+    checkpoints: tuple[int, ...],
 ) -> TheoremCheck:
     """Whether the iterates of ``sam`` tend to ``selected``, the minimiser of R on the fixed points of T.
 
@@ -49,7 +53,11 @@ def theorem5(
 
 
 def _distances(
-    fn: Callable[[Tensor], Tensor], sam: SAM, start: State, selected: State, checkpoints: tuple[int, ...]
+    fn: Callable[[Tensor], Tensor],
+    sam: SequentialAveraging,
+    start: State,
+    selected: State,
+    checkpoints: tuple[int, ...],
 ) -> list[tuple[int, float]]:
     found, z = [], start
     for count in range(1, checkpoints[-1] + 1):

@@ -16,7 +16,7 @@ from geq.analysis.theorem.proximity import minimum_violation, prox_violation
 from geq.analysis.theorem.result import Comparison, TheoremCheck
 from geq.analysis.theorem.theorem_1 import equilibrium_if_any, images
 from geq.analysis.theorem.unit import Unit
-from geq.error import InputError, OptionError
+from geq.errors import InputError, OptionError
 
 TOLERANCE = 1e-9
 

@@ -10,8 +10,8 @@ from geq.analysis.theorem.conjugate import conjugate, objective, relu_objective
 from geq.analysis.theorem.proximity import minimum_violation, prox_violation
 from geq.analysis.theorem.result import Comparison, TheoremCheck
 from geq.analysis.theorem.unit import Unit
-from geq.error import ConvergenceError
-from geq.problem import NonNegative
+from geq.errors import ConvergenceError
+from geq.penalties import NonNegative
 
 CLAIM = "f(z) = (1/μ)Wᵀσ(Wz + a) is prox_φ with φ = ψ* − ½‖·‖², and z = f(z) minimises φ"
 TOLERANCE = 1e-9
@@ -39,9 +39,9 @@ def check_theorem_1(unit: Unit, points: int = 3, seed: int = 0) -> TheoremCheck:
     """Compare f with the prox of φ at random points, and the equilibrium with other points of dom φ.
 
     φ is evaluated as a numerical conjugate, which knows nothing of the claim. Raises
-    :class:`~geq.error.OptionError` where μ < ‖W‖², the condition of the theorem.
+    :class:`~geq.errors.OptionError` where μ < ‖W‖², the condition of the theorem.
 
-    >>> from geq.problem import NonNegative
+    >>> from geq.penalties import NonNegative
     >>> unit = Unit(torch.eye(2).double() / 2, torch.tensor([1.0, -3.0]).double(), NonNegative())
     >>> check_theorem_1(unit).holds
     True

@@ -10,7 +10,7 @@ from geq.analysis.theorem.composition import Composition
 from geq.analysis.theorem.conjugate import conjugate
 from geq.analysis.theorem.result import Comparison, TheoremCheck
 from geq.analysis.theorem.table_1 import skip_gradient
-from geq.error import InputError
+from geq.errors import InputError
 
 CLAIM = "0 ∈ ∂Φ(z̃) + (I − P)z̃ with Φ(z̃) = Σ αM_{φ_i}^{1−α}(z_i)"
 TOLERANCE = 1e-8

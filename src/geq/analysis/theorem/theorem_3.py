@@ -16,7 +16,7 @@ from geq.analysis.theorem.proximity import minimum_violation
 from geq.analysis.theorem.result import Comparison, TheoremCheck
 from geq.analysis.theorem.theorem_1 import images
 from geq.analysis.theorem.unit import Unit
-from geq.error import OptionError
+from geq.errors import OptionError
 
 CLAIM = "as α → 0 all blocks tend to y with Ly = Σf_i(y), the minimiser of Σφ_i(x_i) + ½‖x_i − y‖²"
 TOLERANCE = 1e-9

@@ -13,8 +13,8 @@ from geq.analysis.theorem.proximity import minimum_violation
 from geq.analysis.theorem.result import Comparison, TheoremCheck
 from geq.analysis.theorem.theorem_1 import images
 from geq.analysis.theorem.unit import Unit
-from geq.error import OptionError
-from geq.solver import Anderson, fixed_point
+from geq.errors import OptionError
+from geq.solvers import Anderson, fixed_point
 
 CLAIM = "the fixed point of f∘(I − γ∇R) minimises φ + γR"
 TOLERANCE = 1e-8
@@ -55,7 +55,7 @@ def check_theorem_4(
     point minimises φ + M, with M the Moreau envelope of γR (with step 1), because z = prox_φ(y) and
     y = prox_{γR}(z) are the two halves of min φ(z) + γR(y) + ½‖z − y‖². The tests show the difference.
 
-    >>> from geq.problem import NonNegative
+    >>> from geq.penalties import NonNegative
     >>> unit = Unit(torch.eye(2).double() / 2, torch.tensor([1.0, -3.0]).double(), NonNegative())
     >>> check_theorem_4(unit, lambda z: 0.5 * z.square().sum(), gamma=0.3).holds
     True

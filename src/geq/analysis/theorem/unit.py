@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from geq.error import ConvergenceError, InputError, OptionError
-from geq.problem import Penalty
+from geq.errors import ConvergenceError, InputError, OptionError
+from geq.penalties import Penalty
 
 ROUNDING = 1e-9
 """How far ‖W‖² may exceed μ before the condition counts as violated."""
@@ -29,7 +29,7 @@ class Unit:
         activation: the penalty whose prox is σ, so that L_σ = 1; c·σ is σ with μ/c.
         scale: μ.
 
-    >>> from geq.problem import NonNegative
+    >>> from geq.penalties import NonNegative
     >>> unit = Unit(torch.eye(2).double(), torch.tensor([1.0, -3.0]).double(), NonNegative(), scale=2.0)
     >>> unit(torch.ones(2).double())
     tensor([1., 0.], dtype=torch.float64)

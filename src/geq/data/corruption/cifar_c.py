@@ -22,7 +22,7 @@ from geq.data.corruption.registry import SEVERITIES, corrupt, corruption_names
 from geq.data.dataset import ImageDataset
 from geq.document import parse_json
 from geq.durable import exclusively, explained_write_errors, remove_leftovers, sync_folder, write_durably
-from geq.error import DataError, OptionError, one_line, unknown_name
+from geq.errors import DataError, OptionError, one_line, unknown_name
 
 FOLDER = "CIFAR-10-C"
 MANIFEST, LABELS = "geq.json", "labels.npy"

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from geq.data.corruption.kind import Corruption
-from geq.error import InputError, MissingExtraError, OptionError, check_seed, unknown_name
+from geq.errors import InputError, MissingExtraError, OptionError, check_seed, unknown_name
 
 GROUPS = {
     "noise": ("gaussian_noise", "shot_noise", "impulse_noise", "speckle_noise"),

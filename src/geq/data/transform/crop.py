@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 from torch.nn import functional
 
 from geq.data.transform.kind import Images, Transform
-from geq.error import OptionError
+from geq.errors import OptionError
 
 Offsets = Int64[Tensor, "b"]
 

@@ -11,7 +11,7 @@ from geq.data.transform.kind import Compose, Transform
 from geq.data.transform.pixel import Normalize
 from geq.data.transform.randaugment import RandAugment
 from geq.data.transform.segmentation import SegmentationCrop
-from geq.error import OptionError
+from geq.errors import OptionError
 
 Augment = Literal["none", "crop_flip", "randaugment", "shift"]
 

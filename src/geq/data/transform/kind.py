@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from jaxtyping import Float, Int64, UInt8
 from torch import Generator, Tensor
 
-from geq.error import CheckedOptions, OptionError
+from geq.errors import CheckedOptions, OptionError
 
 Images = UInt8[Tensor, "b c h w"] | Float[Tensor, "b c h w"]
 """Bytes from 0 to 255, or floats from 0 to 1."""

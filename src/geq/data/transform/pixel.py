@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from geq.data.dataset import Statistics
 from geq.data.transform.kind import Images, Masks, NewImages, NewMasks, Transform
-from geq.error import InputError, OptionError
+from geq.errors import InputError, OptionError
 
 
 def as_float(images: Images) -> Float[Tensor, "b c h w"]:

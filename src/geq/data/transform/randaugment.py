@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from geq.data.transform.kind import Images, Transform
 from geq.data.transform.pixel import as_float
-from geq.error import MissingExtraError, OptionError
+from geq.errors import MissingExtraError, OptionError
 
 Colour = Float[Tensor, "b 3 h w"]
 Signed = Float[Tensor, "b"]

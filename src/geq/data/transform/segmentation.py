@@ -12,7 +12,7 @@ from torch.nn import functional
 from geq.data.segmentation import IGNORE
 from geq.data.transform.kind import Images, Masks, NewImages, NewMasks, Transform
 from geq.data.transform.pixel import as_float
-from geq.error import OptionError
+from geq.errors import OptionError
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from geq.document import parse_json
-from geq.error import DataError
+from geq.errors import DataError
 from geq.number_format import shown
 from geq.report.chart import Bin, bar_chart, expected_error, reliability_chart
 from geq.report.figure import Figure, embedded_png

@@ -1,0 +1,213 @@
+"""Norm rules: how the stored weight of an operator becomes the effective one.
+
+The iteration converges only if the feedback W is not too strong. ``WeightNorm`` is what the papers use; it
+does not bound the operator. ``SpectralBound`` does: it measures the true norm of the map (of the whole
+convolution at its real spatial size, not of the reshaped kernel).
+"""
+
+from __future__ import annotations
+
+import functools
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from geq.constraints.power_iteration import generic_direction, top_direction
+from geq.errors import CheckedOptions, OptionError
+
+Apply = Callable[[Tensor, Tensor], Tensor]
+"""``(weight, argument) -> value``: an operator, or its adjoint, with the weight left open."""
+
+SMALL_MATRIX = 512
+"""Up to this side the norm of a matrix is computed exactly (singular values) instead of by power iteration.
+"""
+ORDINARY = (1e-6, 1e6)
+"""Largest entries of a weight between which a power iteration neither overflows nor underflows."""
+JUMP = 0.5
+"""A weight that changed by more than this share since the last solve was not trained but replaced."""
+NUDGE = 0.01
+"""Share of the fixed start that is mixed into a direction before it is followed by a step."""
+
+
+class Constraint(nn.Module, metaclass=CheckedOptions):
+    """Base class. ``adopt`` is called once with the fresh weight, ``forward`` once per solve."""
+
+    def adopt(self, weight: Tensor) -> None:
+        """Create what the rule has to learn or remember."""
+
+    @abstractmethod
+    def forward(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Tensor:
+        """The effective weight of an operator whose argument has ``shape`` (one sample, batch axis of 1)."""
+
+
+class Unconstrained(Constraint):
+    """The weight as it is."""
+
+    def forward(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Tensor:
+        return weight
+
+
+class WeightNorm(Constraint):
+    """W = g·V/‖V‖ per output row, g learned (the papers' choice). It does not bound the operator norm."""
+
+    gain: nn.Parameter
+
+    def adopt(self, weight: Tensor) -> None:
+        self.gain = nn.Parameter(weight.detach().flatten(1).norm(dim=1))
+
+    def forward(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Tensor:
+        row_norm = weight.flatten(1).norm(dim=1).clamp_min(torch.finfo(weight.dtype).tiny)
+        return weight * (self.gain / row_norm).view(-1, *[1] * (weight.dim() - 1))
+
+
+def ordinary_unit(weight: Tensor) -> Tensor:
+    """1, or the largest entry of a weight whose squares would overflow or vanish, and the bound with them."""
+    largest = weight.abs().amax()
+    ordinary = (largest == 0) | ((largest >= ORDINARY[0]) & (largest <= ORDINARY[1]))
+    return torch.where(ordinary, 1.0, largest)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The leading direction of a weight."""
+
+    weight: Tensor
+    direction: Tensor
+
+    def fits(self, weight: Tensor, shape: tuple[int, ...]) -> bool:
+        """Whether it is of a weight and of maps like these."""
+        return (
+            tuple(self.direction.shape) == shape
+            and self.weight.shape == weight.shape
+            and self.weight.dtype == weight.dtype
+            and self.weight.device == weight.device
+        )
+
+
+class SpectralBound(Constraint):
+    """W = V / max(1, σ/bound) with σ the operator norm of V, so that ‖W‖ ≤ bound.
+
+    A small matrix has its norm computed exactly. Otherwise, in evaluation, σ is found by iteration from a
+    fixed start and kept until the weights change, in whatever way: it is a function of the weights alone. In
+    training σ follows the weights by one power iteration per solve, from the direction of the last one, and
+    is found as in evaluation where the weights jumped. The gradient flows through σ as well, with the
+    singular vectors held fixed, which is its exact derivative.
+
+    What training remembers is no buffer: its shape is that of the maps, and averaged models copy buffers. A
+    checkpoint that must continue to the last bit saves :func:`constraint_memory` beside the state dictionary.
+    """
+
+    MOST_STEPS = 200
+
+    def __init__(self, bound: float = 0.95) -> None:
+        super().__init__()
+        if not bound > 0:
+            raise OptionError(
+                f"the bound of an operator norm must be positive: got {bound}; the usual one is 0.95"
+            )
+        self.bound = float(bound)
+        self.forget()
+
+    def forget(self) -> None:
+        self.followed: Measured | None = None
+        self._settled: Measured | None = None
+        self._generic: Tensor | None = None
+
+    def adopt(self, weight: Tensor) -> None:
+        self.forget()
+
+    def forward(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Tensor:
+        precise = weight.to(torch.promote_types(weight.dtype, torch.float32))
+        if weight.dim() == 2 and min(weight.shape) <= SMALL_MATRIX:
+            sigma = torch.linalg.matrix_norm(precise, 2)
+        else:
+            unit = ordinary_unit(precise.detach())
+            sigma = unit * self._measured(precise / unit, apply, adjoint, shape)
+        # A product: the backward of a division keeps four more tensors of the weight's size.
+        return weight * self.factor(sigma).to(weight.dtype)
+
+    def _measured(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Tensor:
+        """σ by iteration."""
+        # Not in inference mode: what is kept must serve a later solve that records gradients.
+        with torch.inference_mode(False), torch.no_grad():
+            find = self._follow if self.training else self._settle
+            direction = find(weight.detach(), apply, adjoint, shape)
+        return apply(weight, direction).norm()
+
+    def factor(self, sigma: Tensor) -> Tensor:
+        """What a weight of norm ``sigma`` is multiplied with: a number, or one per row, as a column."""
+        return (sigma / self.bound).clamp_min(1.0).reciprocal()
+
+    def _follow(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Tensor:
+        """The direction in training."""
+        kept = self.followed
+        if kept is not None and kept.fits(weight, shape):
+            if torch.equal(kept.weight, weight):
+                return kept.direction  # as when a checkpointed forward pass is computed again
+            if bool((weight - kept.weight).norm() <= JUMP * kept.weight.norm()):
+                # Iterated alone, a direction that is a singular vector, not the leading one, would stay.
+                start = kept.direction + NUDGE * self._start(weight, shape)
+                image = adjoint(weight, apply(weight, start))
+                direction = image / image.norm().clamp_min(torch.finfo(image.dtype).tiny)
+                self.followed = Measured(weight.clone(), direction)
+                return direction
+        self.followed = self._found(weight, apply, adjoint, shape)
+        return self.followed.direction
+
+    def _settle(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Tensor:
+        """The direction in evaluation."""
+        kept = self._settled
+        # By value, because an edit of weight.data leaves no other trace.
+        if kept is None or not (kept.fits(weight, shape) and torch.equal(kept.weight, weight)):
+            self._settled = kept = self._found(weight, apply, adjoint, shape)
+        return kept.direction
+
+    def _found(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Measured:
+        """The direction from the fixed start, to convergence."""
+        direction = top_direction(
+            functools.partial(apply, weight),
+            functools.partial(adjoint, weight),
+            self._start(weight, shape),
+            self.MOST_STEPS,
+        )
+        return Measured(weight.clone(), direction)
+
+    def _start(self, weight: Tensor, shape: tuple[int, ...]) -> Tensor:
+        kept = self._generic
+        if kept is None or tuple(kept.shape) != shape or kept.dtype != weight.dtype:
+            self._generic = kept = generic_direction(shape, weight.dtype)
+        return kept.to(weight.device)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> SpectralBound:
+        """Move what is remembered along with the weights."""
+        if self.followed is not None:
+            self.followed = Measured(fn(self.followed.weight), fn(self.followed.direction))
+        return super()._apply(fn, recurse)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_settled": None, "_generic": None}
+
+    def extra_repr(self) -> str:
+        return f"bound={self.bound}"
+
+
+def constraint_memory(model: nn.Module) -> dict[str, dict[str, Tensor]]:
+    """What the norm rules of a model remember of training, by name: for a checkpoint to continue exactly."""
+    return {
+        name: {"weight": rule.followed.weight, "direction": rule.followed.direction}
+        for name, rule in model.named_modules()
+        if isinstance(rule, SpectralBound) and rule.followed is not None
+    }
+
+
+def restore_constraint_memory(model: nn.Module, memory: dict[str, dict[str, Tensor]]) -> None:
+    """The inverse of :func:`constraint_memory`, for a model on the device where the memory is."""
+    for name, rule in model.named_modules():
+        if isinstance(rule, SpectralBound):
+            rule.forget()
+            if name in memory:
+                rule.followed = Measured(**memory[name])

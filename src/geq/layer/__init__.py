@@ -1,7 +1,0 @@
-"""Equilibria that stand where a convolution or a linear layer stood."""
-
-from geq.layer.deep import DeepOptEq2d, DeepOptEqLinear
-from geq.layer.equilibrium2d import GEQ2d, OptEq2d
-from geq.layer.linear import GEQLinear, OptEqLinear
-
-__all__ = ["DeepOptEq2d", "DeepOptEqLinear", "GEQ2d", "GEQLinear", "OptEq2d", "OptEqLinear"]

@@ -1,0 +1,168 @@
+"""Drop-in layers on feature maps: where an ``nn.Conv2d`` stands, an equilibrium can."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from geq.bandwidth import GammaRule
+from geq.cells import EnergyProblem
+from geq.constraints import Constraint, SpectralBound
+from geq.equilibrium import Equilibrium
+from geq.errors import OptionError
+from geq.gradients import Gradient, Implicit
+from geq.kernels import Kernel, LinearKernel, PatchGaussianKernel
+from geq.layers.injection import Injection
+from geq.operators import Convolution
+from geq.solvers import Solver
+
+GAUSSIAN_GRADIENT = Implicit(tol=1e-2)
+"""How layers with a Gaussian kernel are differentiated. Its curvature is at most 0.446‖W‖², so that an
+adjoint residual of 1e-2 leaves dL/dW within 0.1 % of the exact one at ‖W‖ ≤ 0.95: less than a forward
+tolerance of 1e-3.
+"""
+STRONGEST = 1.4
+"""Bound of ‖W‖ for Gaussian layers on maps. Up to √2.24 ≈ 1.497 the hidden objective is strongly convex, so
+that the equilibrium is unique; the stronger the feedback, the more accurate was a network of such layers
+(docs/study.md, question 2).
+"""
+
+
+def check_channels(in_channels: int, out_channels: int, mid_channels: int) -> None:
+    if min(in_channels, out_channels, mid_channels) < 1:
+        raise OptionError(
+            "a layer needs positive channel counts: got "
+            f"in {in_channels}, out {out_channels}, mid {mid_channels}"
+        )
+
+
+def inner_product_kernel(similarity: Kernel | None) -> Kernel:
+    """The kernel of an OptEq layer, by default the linear one."""
+    if similarity is None:
+        return LinearKernel()
+    if similarity.acts_on != "state":
+        raise OptionError(
+            f"an OptEq layer takes an inner-product kernel: got {type(similarity).__name__}; for kernels on "
+            "features use GEQ2d, GEQLinear or EnergyProblem"
+        )
+    return similarity
+
+
+class GEQ2d(Equilibrium):
+    """The Gaussian equilibrium of GEQ on ``(batch, channels, height, width)``, same size in and out.
+
+    z = σ(Wᵀ unpatch(β d W_hW_hᵀ)) with d the patches of Ux − Wz and β = e^{−γ‖dW_h‖²} (GEQ eq. 16). The
+    output is small (about 0.01–0.1 of a normalised input): put a norm behind it, as behind a convolution.
+
+    Args:
+        in_channels, out_channels: of the input and of the state z.
+        mid_channels: of Ux and Wz; must be a multiple of ``channel_split``. Default: half of
+            ``out_channels``, rounded up to such a multiple.
+        patch, channel_split, hidden: p, c_s and c_hid of the kernel. ``patch`` must divide the map: pad the
+            input where it does not.
+        kernel_size: odd side of U and W.
+        gamma: a number or a rule; default learned.
+        norm: norm rule of W; default ‖W‖ ≤ 1.4, which leaves one equilibrium. Take ``SpectralBound(0.95)``
+            where the plain iteration has to contract.
+        normalise_input: batch norm (without learned parameters) on Ux.
+        injection_scale: constant factor on Ux.
+        solver, gradient, tol, max_steps, on_failure: as of :class:`~geq.Equilibrium`.
+
+    >>> import torch
+    >>> layer = GEQ2d(3, 16)
+    >>> layer(torch.randn(2, 3, 8, 8)).shape
+    torch.Size([2, 16, 8, 8])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        mid_channels: int | None = None,
+        patch: int = 2,
+        channel_split: int = 8,
+        hidden: int = 64,
+        kernel_size: int = 3,
+        gamma: float | int | GammaRule | None = None,
+        norm: Constraint | None = None,
+        normalise_input: bool = True,
+        injection_scale: float = 1.0,
+        solver: Solver[Any] | None = None,
+        gradient: Gradient | None = None,
+        tol: float = 1e-3,
+        max_steps: int = 50,
+        on_failure: str | None = None,
+    ) -> None:
+        similarity = PatchGaussianKernel(patch, channel_split, hidden, gamma)
+        if mid_channels is None:
+            mid_channels = channel_split * math.ceil(out_channels / (2 * channel_split))
+        check_channels(in_channels, out_channels, mid_channels)
+        if mid_channels % channel_split:
+            raise OptionError(
+                f"mid_channels must be a multiple of channel_split: got {mid_channels} and {channel_split}; "
+                f"use {channel_split * math.ceil(mid_channels / channel_split)}"
+            )
+        U = Injection(
+            Convolution(in_channels, mid_channels, kernel_size, bias=not normalise_input),
+            normalise_input,
+            injection_scale,
+        )
+        W = Convolution(out_channels, mid_channels, kernel_size, norm=norm or SpectralBound(STRONGEST))
+        super().__init__(
+            EnergyProblem(similarity, W, U),
+            solver,
+            gradient or GAUSSIAN_GRADIENT,
+            tol,
+            max_steps,
+            on_failure,
+        )
+
+
+class OptEq2d(Equilibrium):
+    """The equilibrium of OptEq as GEQ reformulates it: z = σ(WᵀWz + Ux) on feature maps (GEQ eq. 3–4).
+
+    Args:
+        in_channels, out_channels: of the input and of the state z.
+        mid_channels: of Wz; default half of ``out_channels``.
+        kernel_size: odd side of U and W.
+        similarity: an inner-product kernel: :class:`~geq.kernels.LinearKernel` (default), :class:`~geq.kernels.PolynomialKernel`,
+            :class:`~geq.kernels.SigmoidKernel`.
+        norm: norm rule of W; default ‖W‖ ≤ 0.95, without which the linear kernel does not converge.
+        normalise_input: batch norm (without learned parameters) on Ux.
+        solver, gradient, tol, max_steps, on_failure: as of :class:`~geq.Equilibrium`.
+
+    >>> import torch
+    >>> OptEq2d(3, 16)(torch.randn(2, 3, 8, 8)).shape
+    torch.Size([2, 16, 8, 8])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        mid_channels: int | None = None,
+        kernel_size: int = 3,
+        similarity: Kernel | None = None,
+        norm: Constraint | None = None,
+        normalise_input: bool = True,
+        solver: Solver[Any] | None = None,
+        gradient: Gradient | None = None,
+        tol: float = 1e-3,
+        max_steps: int = 50,
+        on_failure: str | None = None,
+    ) -> None:
+        similarity = inner_product_kernel(similarity)
+        mid_channels = max(1, out_channels // 2) if mid_channels is None else mid_channels
+        check_channels(in_channels, out_channels, mid_channels)
+        U = Injection(
+            Convolution(in_channels, out_channels, kernel_size, bias=not normalise_input), normalise_input
+        )
+        W = Convolution(out_channels, mid_channels, kernel_size, norm=norm)
+        super().__init__(
+            EnergyProblem(similarity, W, U),
+            solver,
+            gradient or Implicit(tol=1e-3),
+            tol,
+            max_steps,
+            on_failure,
+        )

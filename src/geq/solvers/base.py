@@ -1,0 +1,76 @@
+"""The interface of a solver: how to get the next state from a state and its image."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from geq.errors import CheckedOptions, OptionError
+
+Memory = TypeVar("Memory")
+
+
+class Solver(Generic[Memory], metaclass=CheckedOptions):
+    """An iteration z ← step(z, f(z)), as a frozen dataclass of its options.
+
+    A solver holds no state between solves: what it remembers travels through :meth:`step`. It never decides
+    when to stop; :func:`~geq.solvers.fixed_point.fixed_point` does. It works on ``(batch, size)`` matrices,
+    one row per sample, and must treat the rows independently: NaN in one row may not reach another.
+    """
+
+    @property
+    def tolerance_factor(self) -> float:
+        """Factor that tightens the tolerance, so that the residual of the map itself meets it."""
+        return 1.0
+
+    def prepare(self, fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """The map whose fixed point is iterated for; by default ``fn`` itself."""
+        return fn
+
+    def check_tolerance(self, tol: float, dtype: torch.dtype) -> None:
+        """Refuse a tolerance to which this solver cannot measure residuals in that precision."""
+
+    @abstractmethod
+    def init(self, z: Float[Tensor, "batch size"]) -> Memory:
+        """The memory before the first step from ``z``."""
+
+    @abstractmethod
+    def step(
+        self,
+        z: Float[Tensor, "batch size"],
+        fz: Float[Tensor, "batch size"],
+        residual: Float[Tensor, "batch size"],
+        memory: Memory,
+    ) -> tuple[Float[Tensor, "batch size"], Memory]:
+        """The next state, from ``fz`` = f(z) and ``residual`` = f(z) − z, and the new memory.
+
+        The given memory is spent (it may have been updated in place); ``z``, ``fz`` and ``residual`` are not
+        changed.
+        """
+
+
+def check_range(owner: object, name: str, value: float, low: float, high: float) -> None:
+    """Refuse an option outside (low, high]."""
+    if not low < value <= high:
+        raise OptionError(f"{type(owner).__name__}: {name} must lie in ({low:g}, {high:g}]: got {value!r}")
+
+
+MOST_MEMORY = 1000
+"""States that a solver may keep: the inner products take the square of it for each sample."""
+
+
+def check_memory(owner: object, value: int) -> None:
+    """Refuse a memory that is not a positive whole number, or too large to be held."""
+    if not isinstance(value, int) or value < 1:
+        raise OptionError(
+            f"{type(owner).__name__}: memory must be a whole number of at least 1: got {value!r}; 5 is usual"
+        )
+    if value > MOST_MEMORY:
+        raise OptionError(
+            f"{type(owner).__name__}: memory must be at most {MOST_MEMORY}: got {value}; 5 is usual"
+        )

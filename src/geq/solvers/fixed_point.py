@@ -1,0 +1,234 @@
+"""The one loop that all solvers run in: it evaluates, measures, freezes, stops and reports."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from geq.errors import ConvergenceError, ConvergenceWarning, OptionError, unknown_name
+from geq.solvers import rules
+from geq.solvers.base import Solver
+from geq.solvers.solution import Solution, Status
+from geq.solvers.state import Packing, State, check_image, check_start, parts_of
+
+ON_FAILURE = ("raise", "warn", "ignore")
+
+
+def fixed_point(
+    fn: Callable[[Any], Any],
+    z0: State,
+    solver: Solver[Any],
+    *,
+    tol: float = 1e-3,
+    abs_tol: float | None = None,
+    max_steps: int = 50,
+    on_failure: str = "raise",
+    trace: bool = False,
+) -> Solution:
+    """Solve z = fn(z) for every sample of a batch.
+
+    A sample has converged when ‖fn(z) − z‖ ≤ tol·‖fn(z)‖ + abs_tol. From then on its value is frozen: ``fn``
+    still sees it, since it maps whole batches, but nothing about it changes. So a sample's result does not
+    depend on its batch-mates, as far as ``fn`` itself treats samples independently. A sample has diverged
+    when its residual is not finite or more than 1e8 times its first one; it stops with its best state and
+    leaves the others alone.
+
+    ``fn`` is called in the caller's grad mode, but no graph is kept from one evaluation to the next: the
+    solution is detached. Wrap the call in ``torch.no_grad()`` unless ``fn`` needs gradients of its own.
+    ``fn`` must not modify its argument, and must return a new tensor. There is one synchronisation with the
+    device per evaluation.
+
+    Args:
+        fn: The map; takes and returns a state like ``z0``.
+        z0: Where to start: a tensor, or a tuple of tensors, with the batch as first dimension.
+        solver: How to get from one state to the next.
+        tol: Relative tolerance, above 0.
+        abs_tol: Absolute tolerance. The default, 1e-15 times the first residual but at most 1e-15, only
+            serves solutions that are exactly zero.
+        max_steps: The most evaluations of ``fn``.
+        on_failure: What to do unless all samples converge: "raise" a :class:`~geq.errors.ConvergenceError`
+            that carries the solution, "warn", or "ignore".
+        trace: Whether to keep the residuals of every evaluation.
+
+    >>> from geq.solvers.picard import Picard
+    >>> solution = fixed_point(lambda z: z / 2 + 1, torch.zeros(1, 1), Picard(), tol=1e-3)
+    >>> round(solution.value.item(), 2), solution.steps.item(), solution.status.name
+    (2.0, 10, 'CONVERGED')
+    """
+    if not (math.isfinite(tol) and tol > 0):
+        raise OptionError(
+            f"tol must be above 0: got {tol!r}; 1e-3 is usual for training, 1e-8 for double precision"
+        )
+    if abs_tol is not None and not (math.isfinite(abs_tol) and abs_tol >= 0):
+        raise OptionError(f"abs_tol must be at least 0: got {abs_tol!r}")
+    if not isinstance(max_steps, int) or max_steps < 1:
+        raise OptionError(f"max_steps must be a whole number of at least 1: got {max_steps!r}; 50 is usual")
+    if on_failure not in ON_FAILURE:
+        raise unknown_name("value of on_failure", on_failure, ON_FAILURE)
+    check_start(z0)
+    solver.check_tolerance(tol, parts_of(z0)[0].dtype)
+    fn = solver.prepare(fn)
+    if parts_of(z0)[0].shape[0] == 0:
+        return _empty(z0, trace)
+
+    packing = Packing.of(z0)
+    z = packing.pack(z0).detach()
+    del z0  # a caller that does not keep the start need not pay for it during the solve
+    progress = _Progress(z, tol, abs_tol, trace)
+    memory: Any = None
+    for count in range(1, max_steps + 1):
+        state = packing.unpack(z)
+        image = fn(state)
+        check_image(image, state)
+        with torch.no_grad():
+            if count == 1:
+                # The map decides the order in memory, since it is the map's convolutions that care.
+                packing = Packing.of(image)
+                z = packing.pack(state)
+            fz = packing.pack(image).detach()
+            residual = fz - z
+            progress.record(z, fz, residual)
+            if progress.finished or count == max_steps:
+                break
+            if count == 1:
+                memory = solver.init(z)
+            z, memory = solver.step(z, fz, residual, memory)
+            z = progress.hold(z)
+            del state, image, fz, residual  # before the next ones are made
+
+    if progress.best_is_start:
+        progress.best = progress.best.clone()  # a start that was good enough stays the caller's own memory
+    solution = progress.solution(packing)
+    if solution.status is not Status.CONVERGED and on_failure != "ignore":
+        message = _failure(solution, solver, tol)
+        if on_failure == "raise":
+            raise ConvergenceError(message, solution)
+        warnings.warn(message, ConvergenceWarning, stacklevel=2)
+    return solution
+
+
+class _Progress:
+    """What is known of each sample so far.
+
+    Counters and masks live on the CPU, where one transfer per evaluation brings the norms: testing them then
+    costs no further synchronisation.
+    """
+
+    def __init__(self, z: Tensor, tol: float, abs_tol: float | None, trace: bool) -> None:
+        batch = z.shape[0]
+        self.tol, self.abs_tol = tol, abs_tol
+        self.floor: Tensor | float = 0.0
+        self.norm_dtype = torch.promote_types(z.dtype, torch.float32)
+        self.best, self.best_is_start = z, True
+        self.residual = torch.full((batch,), math.inf, dtype=self.norm_dtype)
+        self.active = torch.ones(batch, dtype=torch.bool)
+        self.converged = torch.zeros(batch, dtype=torch.bool)
+        self.steps = torch.zeros(batch, dtype=torch.int64)
+        self.status = Status.CONVERGED
+        self.count = 0
+        self.limit: Tensor | None = None
+        self.trace: list[Tensor] | None = [] if trace else None
+        self._held: Tensor | None = None
+
+    @property
+    def finished(self) -> bool:
+        return self._held is not None and not bool(self.active.any())
+
+    def record(self, z: Tensor, fz: Tensor, residual: Tensor) -> None:
+        """Measure the residual at ``z``; keep it where it is the best, and stop the samples that are done."""
+        absolute, image = self._norms(residual, fz)
+        absolute = rules.finite_or_nan(absolute, image)
+        if self.limit is None:
+            self.limit = rules.divergence_limit(absolute)
+            self.floor = rules.residual_floor(absolute, self.tol, self.abs_tol)
+        relative = rules.relative_residual(absolute, image, self.floor)
+        self.count += 1
+
+        improved = self.active & (relative < self.residual)
+        if self.trace is not None:
+            finite = relative.nan_to_num(nan=math.inf, posinf=math.inf)
+            self.trace.append(torch.where(self.active, finite, self.trace[-1] if self.trace else finite))
+        if torch.equal(improved, self.active):
+            # Stopped samples are held at their best in z, so this is right for them as well.
+            self.best, self.best_is_start = z, self.count == 1
+        else:
+            self.best, self.best_is_start = torch.where(_column(improved, z), z, self.best), False
+        self.residual = torch.where(improved, relative, self.residual)
+
+        sound = rules.within(absolute, self.limit)
+        active = self.active & sound & (relative > self.tol)
+        if not torch.equal(active, self.active):
+            self.converged |= self.active & (relative <= self.tol)
+            if not bool((sound | self.converged)[self.active].all()):
+                self.status = Status.DIVERGED
+            self.steps = torch.where(active == self.active, self.steps, self.count)
+            self.active = active
+            self._held = _column(~active, z)
+
+    def _norms(self, residual: Tensor, fz: Tensor) -> tuple[Tensor, Tensor]:
+        """‖f(z) − z‖ and ‖f(z)‖ of every sample.
+
+        The squares of very small or large numbers are zero or infinite, which would pass for convergence or
+        divergence: those rows are scaled first. There are none in ordinary problems.
+        """
+        norms = [torch.linalg.vector_norm(rows, dim=1, dtype=self.norm_dtype) for rows in (residual, fz)]
+        absolute, image = torch.stack(norms).cpu()
+        numbers = torch.finfo(self.norm_dtype)
+        low = math.sqrt(numbers.tiny) / numbers.eps
+        lost = self.active & ~((image >= low) & (absolute + image < math.inf))
+        if bool(lost.any()):
+            index = lost.nonzero().squeeze(1)
+            rows = index.to(fz.device)
+            for found, values in ((absolute, residual), (image, fz)):
+                found[index] = rules.row_norm(values[rows].to(self.norm_dtype)).cpu()
+        return absolute, image
+
+    def hold(self, z: Tensor) -> Tensor:
+        """``z``, with the samples that stopped put back to their best state."""
+        return z if self._held is None else torch.where(self._held, self.best, z)
+
+    def solution(self, packing: Packing) -> Solution:
+        if self.status is Status.CONVERGED and not bool(self.converged.all()):
+            self.status = Status.MAX_STEPS
+        device = self.best.device
+        return Solution(
+            value=packing.unpack(self.best),
+            residual=self.residual.to(device),
+            converged=self.converged.to(device),
+            steps=torch.where(self.active, self.count, self.steps).to(device),
+            status=self.status,
+            trace=None if self.trace is None else torch.stack(self.trace).to(device),
+        )
+
+
+def _column(mask: Bool[Tensor, " batch"], like: Tensor) -> Bool[Tensor, "batch 1"]:
+    return mask.to(like.device).unsqueeze(1)
+
+
+def _empty(z0: State, trace: bool) -> Solution:
+    first = parts_of(z0)[0]
+    residual = first.new_zeros(0, dtype=torch.promote_types(first.dtype, torch.float32))
+    return Solution(
+        value=z0,
+        residual=residual,
+        converged=torch.zeros(0, dtype=torch.bool, device=first.device),
+        steps=torch.zeros(0, dtype=torch.int64, device=first.device),
+        status=Status.CONVERGED,
+        trace=residual.new_zeros(0, 0) if trace else None,
+    )
+
+
+def _failure(solution: Solution, solver: Solver[Any], tol: float) -> str:
+    failed = ~solution.converged
+    return (
+        f"{solver} must bring the relative residual of every sample to {tol:.1e}: "
+        f"{int(failed.sum())} of {failed.numel()} samples did not get there in "
+        f"{int(solution.steps.max())} evaluations "
+        f"(worst residual {float(solution.residual.max()):.1e}): {solution.status.value}"
+    )
