@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from geq.bandwidth import LearnedGamma, PaperGamma
-from geq.cells import ClosedFormCell, EnergyProblem
+from geq.cells import EnergyProblem
 from geq.constraints import SpectralBound, Unconstrained, WeightNorm
 from geq.equilibrium import Equilibrium
 from geq.errors import OptionError
@@ -84,16 +84,16 @@ def drawn(chance: random.Random) -> tuple[Equilibrium, Tensor]:
     U: Operator
     if patches:
         padding = chance.choice(("zeros", "circular"))
-        W, U = Convolution(state, 4, 3, padding, norm=norm), Convolution(into, 4, 1, bias=True)
+        W, U = Convolution(state, 4, 3, padding, constraint=norm), Convolution(into, 4, 1, bias=True)
     else:
-        W, U = Dense(state, middle, norm=norm), Dense(into, injected, bias=True)
+        W, U = Dense(state, middle, constraint=norm), Dense(into, injected, bias=True)
     assert U.bias is not None
     U.bias.data.normal_()
     W.raw_weight.data.mul_(10 ** chance.uniform(-1, 1))
     dtype = chance.choice((torch.float32, torch.float64))
     tol = 10 ** chance.uniform(*((-6, -1) if dtype == torch.float32 else (-12, -1)))
     layer = Equilibrium(
-        ClosedFormCell(EnergyProblem(similarity, W, U, chance.choice(PENALTIES))),
+        EnergyProblem(similarity, W, U, chance.choice(PENALTIES)),
         solver=solver(chance),
         tol=tol,
         max_steps=chance.choice((1, 5, 20, 50, 200)),
@@ -148,7 +148,7 @@ def settle(tally: Tally, steps: list[int], layer: Equilibrium, x: Tensor) -> Non
 
 def described(layer: Equilibrium) -> str:
     problem = layer.problem
-    parts = (problem.similarity, problem.W, problem.penalty, layer.solver)
+    parts = (problem.kernel, problem.W, problem.penalty, layer.solver)
     words = " ".join(" ".join(str(part).split()) for part in parts)
     return f"{words} tol={layer.tol:g} {problem.W.raw_weight.dtype}"
 

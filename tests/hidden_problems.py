@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 
 import torch
@@ -55,7 +56,7 @@ def dense(
     kernel: str = "gaussian",
     *,
     penalty: geq.penalties.Penalty | None = None,
-    norm: geq.constraints.Constraint | None = None,
+    constraint: geq.constraints.Constraint | None = None,
     seed: int = 0,
 ) -> geq.EnergyProblem:
     """A problem on vectors, with random weights and a random bias."""
@@ -64,7 +65,7 @@ def dense(
     target = FEATURES if similarity.acts_on == "features" else STATE
     problem = geq.EnergyProblem(
         similarity,
-        W=geq.operators.Dense(STATE, FEATURES, norm=norm),
+        W=geq.operators.Dense(STATE, FEATURES, constraint=constraint),
         U=geq.operators.Dense(INPUTS, target, True),
         penalty=penalty,
     )
@@ -75,7 +76,7 @@ def conv(
     kernel: str = "patch",
     padding: str = "zeros",
     *,
-    norm: geq.constraints.Constraint | None = None,
+    constraint: geq.constraints.Constraint | None = None,
     seed: int = 0,
 ) -> geq.EnergyProblem:
     """A problem on maps."""
@@ -84,7 +85,7 @@ def conv(
     target = CHANNELS_MID if similarity.acts_on == "features" else CHANNELS_STATE
     problem = geq.EnergyProblem(
         similarity,
-        W=geq.operators.Convolution(CHANNELS_STATE, CHANNELS_MID, padding=padding, norm=norm),
+        W=geq.operators.Convolution(CHANNELS_STATE, CHANNELS_MID, padding=padding, constraint=constraint),
         U=geq.operators.Convolution(CHANNELS_IN, target, padding=padding, bias=True),
     )
     return randomised(problem)
@@ -94,9 +95,21 @@ def randomised(problem: geq.EnergyProblem) -> geq.EnergyProblem:
     """In double precision and evaluation mode, with biases that are not zero."""
     with torch.no_grad():
         problem.U.bias.normal_(std=0.3)  # type: ignore[union-attr, operator]
-        if isinstance(problem.similarity, geq.kernels.PatchGaussianKernel):
-            problem.similarity.raw_projection.normal_(std=0.4)
+        if isinstance(problem.kernel, geq.kernels.PatchGaussianKernel):
+            problem.kernel.raw_projection.normal_(std=0.4)
     return problem.double().eval()
+
+
+def derived(problem: geq.EnergyProblem) -> geq.EnergyProblem:
+    """The same problem, of which the library knows only the score: its gradient is derived by autograd."""
+
+    class Derived(type(problem)):  # type: ignore[misc]
+        def score(self, z: Tensor, c: object) -> Tensor:
+            return super().score(z, c)
+
+    twin = copy.copy(problem)
+    twin.__class__ = Derived
+    return twin
 
 
 def vectors(batch: int = BATCH, seed: int = 1) -> Tensor:
@@ -120,7 +133,7 @@ def small_maps() -> Tensor:
 CASES: dict[str, tuple[Callable[[], geq.EnergyProblem], Callable[[], Tensor]]] = {
     **{
         f"dense-{kernel}": (
-            lambda kernel=kernel: dense(kernel, norm=geq.constraints.SpectralBound(0.6)),
+            lambda kernel=kernel: dense(kernel, constraint=geq.constraints.SpectralBound(0.6)),
             small_vectors,
         )
         for kernel in SIMILARITIES
@@ -128,7 +141,7 @@ CASES: dict[str, tuple[Callable[[], geq.EnergyProblem], Callable[[], Tensor]]] =
     **{
         f"conv-{kernel}-{padding}": (
             lambda kernel=kernel, padding=padding: conv(
-                kernel, padding, norm=geq.constraints.SpectralBound(0.6)
+                kernel, padding, constraint=geq.constraints.SpectralBound(0.6)
             ),
             small_maps,
         )

@@ -12,12 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+import geq
+
 State = Tensor | tuple[Tensor, ...]
 
 
 @dataclass(frozen=True)
 class Problem:
-    """z = fn(z) from ``start``; ``answer`` is its fixed point, ``energy`` says that fn has ``with_step``."""
+    """z = fn(z) from ``start``; ``answer`` is its fixed point, ``energy`` says that fn has ``proximal``."""
 
     name: str
     fn: Callable[[Any], Any]
@@ -45,7 +47,7 @@ class Affine:
         )
 
 
-class NonNegativeQuadratic:
+class NonNegativeQuadratic(geq.cells.Equation):
     """The proximal step of ½zᵀPz − bᵀz over z ≥ 0: z ↦ max(0, z − (Pz − b))."""
 
     def __init__(self, hessian: Tensor, linear: Tensor) -> None:
@@ -57,8 +59,8 @@ class NonNegativeQuadratic:
     def __call__(self, z: Tensor) -> Tensor:
         return self.move(z, 1.0)
 
-    def with_step(self, step: float) -> Callable[[Tensor], Tensor]:
-        return lambda z: z + (self.move(z, step) - z) / step
+    def proximal(self, step: float) -> geq.cells.Equation:
+        return geq.cells.Equation(lambda z: z + (self.move(z, step) - z) / step)
 
     @property
     def answer(self) -> Tensor:

@@ -104,9 +104,9 @@ def test_well_posedness_is_that_of_the_problem() -> None:
     assert layer.well_posedness().contraction
 
 
-def test_derived_cell_can_be_asked_for() -> None:
+def test_a_score_of_ones_own_is_differentiated() -> None:
     problem, x = hidden_problems.dense("gaussian"), vectors().requires_grad_()
-    closed, derived = layer_of(problem), layer_of(geq.cells.DerivedCell(problem))
+    closed, derived = layer_of(problem), layer_of(hidden_problems.derived(problem))
     torch.testing.assert_close(derived(x), closed(x), rtol=1e-9, atol=1e-10)
     gradients: list[Tensor] = [torch.autograd.grad(layer(x).sum(), x)[0] for layer in (closed, derived)]
     torch.testing.assert_close(*gradients, rtol=1e-6, atol=1e-8)

@@ -22,7 +22,7 @@ LAYERS: dict[str, Callable[..., geq.Equilibrium]] = {
     "wide features": lambda **o: geq.GEQLinear(5, 8, mid_features=12, **o),
     "GEQ2d": lambda **o: geq.GEQ2d(3, 8, normalise_input=False, **o),
     "OptEq2d": lambda **o: geq.OptEq2d(3, 8, normalise_input=False, **o),
-    "sigmoid": lambda **o: geq.OptEqLinear(5, 8, similarity=geq.kernels.SigmoidKernel(), **o),
+    "sigmoid": lambda **o: geq.OptEqLinear(5, 8, kernel=geq.kernels.SigmoidKernel(), **o),
     "FISTA": lambda **o: geq.OptEqLinear(5, 8, solver=geq.solvers.FISTA(), **o),
     "DeepOptEq2d": lambda **o: geq.DeepOptEq2d(3, (4, 6), **o),
     "DeepOptEqLinear": lambda **o: geq.DeepOptEqLinear(5, (4, 6), **o),
@@ -190,7 +190,7 @@ def test_the_bound_recovers_from_any_weight(value: float) -> None:
 def test_the_bound_holds_after_an_edit_that_keeps_a_singular_vector(training: bool, factor: float) -> None:
     """The remembered direction stays a singular vector of the edited weight, though not the leading one."""
     layer = geq.GEQ2d(
-        8, 8, mid_channels=8, gamma=1e-6, norm=geq.constraints.SpectralBound(0.95), on_failure="ignore"
+        8, 8, mid_channels=8, gamma=1e-6, constraint=geq.constraints.SpectralBound(0.95), on_failure="ignore"
     )
     weight = layer.problem.W.raw_weight.data
     nn.init.dirac_(weight.zero_()).mul_(torch.linspace(0.9, 1, 8).view(-1, 1, 1, 1))

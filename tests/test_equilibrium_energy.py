@@ -26,7 +26,7 @@ def convex_problems() -> dict[str, geq.EnergyProblem]:
         geq.penalties.NoPenalty(),
     ]
     return {
-        f"{kernel}-{type(penalty).__name__}": hidden_problems.dense(kernel, penalty=penalty, norm=norm)
+        f"{kernel}-{type(penalty).__name__}": hidden_problems.dense(kernel, penalty=penalty, constraint=norm)
         for kernel, norm in [
             ("linear", geq.constraints.SpectralBound(0.95)),
             ("gaussian", geq.constraints.SpectralBound(1.4)),
@@ -64,7 +64,7 @@ def test_linear_kernel_against_a_quadratic_solver() -> None:
     """min ½zᵀ(I − WᵀW)z − vᵀz over z ≥ 0, as non-negative least squares of a Cholesky factor."""
     problem, x = hidden_problems.dense("linear"), vectors()
     W = problem.W.weight.detach()
-    v = problem.inject(x).injection.detach()
+    v = problem.inject(x).v.detach()
     L = torch.linalg.cholesky(torch.eye(W.shape[1], dtype=W.dtype) - W.T @ W)
     z = layer_of(problem).solve(x).value
     for sample in range(len(x)):
@@ -124,7 +124,7 @@ class _Energy(torch.nn.Module):
 def test_energy_is_finite_though_the_solver_leaves_the_constraints(solver: geq.solvers.Solver) -> None:
     """Extrapolation makes entries slightly negative, where the indicator of z ≥ 0 is infinite."""
     torch.manual_seed(0)
-    W = geq.operators.Dense(20, 20, norm=geq.constraints.Unconstrained())
+    W = geq.operators.Dense(20, 20, constraint=geq.constraints.Unconstrained())
     with torch.no_grad():
         W.raw_weight.mul_(0.99 / torch.linalg.matrix_norm(W.raw_weight, 2))
     problem = geq.EnergyProblem(geq.kernels.LinearKernel(), W=W, U=geq.operators.Dense(3, 20, bias=True))

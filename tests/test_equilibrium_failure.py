@@ -66,7 +66,7 @@ def test_empty_batch(case: str, training: bool) -> None:
 
 def strong_layer(**options: object) -> geq.Equilibrium:
     """A linear kernel far beyond ‖W‖ < 1, which diverges."""
-    problem = hidden_problems.dense("linear", norm=geq.constraints.Unconstrained())
+    problem = hidden_problems.dense("linear", constraint=geq.constraints.Unconstrained())
     with torch.no_grad():
         problem.W.raw_weight.mul_(5)
     options = {"solver": geq.solvers.Picard(), "tol": 1e-6, "max_steps": 400, **options}

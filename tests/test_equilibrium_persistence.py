@@ -27,13 +27,13 @@ def trained(kind: str, norm: str, steps: int = 3) -> tuple[geq.Equilibrium, Tens
     """A layer after a few steps of training, with everything it remembers."""
     rule = NORMS[norm]()
     if kind.startswith("patch"):
-        problem, x = hidden_problems.conv(kind, norm=rule), hidden_problems.small_maps()
+        problem, x = hidden_problems.conv(kind, constraint=rule), hidden_problems.small_maps()
     else:
-        problem, x = hidden_problems.dense(kind, norm=rule), hidden_problems.small_vectors()
+        problem, x = hidden_problems.dense(kind, constraint=rule), hidden_problems.small_vectors()
     with torch.no_grad():
         problem.W.raw_weight.mul_(0.3)
         if norm == "weight":
-            problem.W.norm.gain.mul_(0.3)
+            problem.W.constraint.gain.mul_(0.3)
     layer = geq.Equilibrium(problem, tol=1e-9, max_steps=300).train()
     train(layer, x, steps)
     return layer, x
@@ -96,7 +96,7 @@ def test_state_dict_round_trip(kind: str, norm: str) -> None:
 def test_what_is_remembered_is_in_the_state() -> None:
     layer, _ = trained("patch-learned", "operator")
     state = layer.state_dict()
-    prefix = "cell.problem."
+    prefix = "cell."
     assert state[prefix + "similarity.gamma.batches_seen"] == 3
     assert state[prefix + "similarity.gamma.scale"] > 0
     assert state.keys() == fresh("patch-learned", "operator").state_dict().keys()
@@ -105,7 +105,7 @@ def test_what_is_remembered_is_in_the_state() -> None:
 def test_a_wrong_state_is_refused() -> None:
     layer, _ = trained("patch-learned", "operator")
     state = layer.state_dict()
-    del state["cell.problem.similarity.gamma.scale"]
+    del state["cell.kernel.gamma.scale"]
     with pytest.raises(RuntimeError, match=r"Missing key.*scale"):
         fresh("patch-learned", "operator").load_state_dict(state)
 

@@ -22,12 +22,12 @@ def layer_and_input(kind: str, **options: object) -> tuple[geq.Equilibrium, Tens
     options = {"tol": 1e-5, "max_steps": 200, **options}
     if kind.startswith("patch"):
         problem, x = (
-            hidden_problems.conv(kind, norm=geq.constraints.SpectralBound(0.6)),
+            hidden_problems.conv(kind, constraint=geq.constraints.SpectralBound(0.6)),
             hidden_problems.small_maps(),
         )
     else:
         problem, x = (
-            hidden_problems.dense(kind, norm=geq.constraints.SpectralBound(0.6)),
+            hidden_problems.dense(kind, constraint=geq.constraints.SpectralBound(0.6)),
             hidden_problems.small_vectors(),
         )
     return geq.Equilibrium(problem, **options), x  # type: ignore[arg-type]
@@ -157,7 +157,7 @@ COMPILED = """
 import torch, geq
 import hidden_problems
 for kernel in ("gaussian-learned", "linear", "own"):
-    problem = hidden_problems.dense(kernel, norm=geq.constraints.SpectralBound(0.6))
+    problem = hidden_problems.dense(kernel, constraint=geq.constraints.SpectralBound(0.6))
     layer = geq.Equilibrium(problem, tol=1e-9, max_steps=200)
     x = hidden_problems.small_vectors().requires_grad_()
     ends = torch.nn.Linear(4, 4).double(), torch.nn.Linear(6, 2).double()

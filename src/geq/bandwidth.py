@@ -42,8 +42,8 @@ def statistics_wanted() -> bool:
 class GammaRule(nn.Module, metaclass=CheckedOptions):
     """Base class of the rules."""
 
-    def settled(self, q: Callable[[], Tensor]) -> None:
-        """Called after each training solve with a function that computes q at the equilibrium."""
+    def observe_equilibrium(self, q: Callable[[], Tensor]) -> None:
+        """Update statistics after a training solve; ``q`` computes the distances at the equilibrium."""
 
     @abstractmethod
     def forward(self, q: Float[Tensor, "batch patches"], expected: Tensor, observe: bool) -> Tensor:
@@ -188,7 +188,7 @@ class MedianGamma(RunningScale):
             raise OptionError(f"target must be finite and positive: got {target}; the usual one is 0.1")
         self.target = float(target)
 
-    def settled(self, q: Callable[[], Tensor]) -> None:
+    def observe_equilibrium(self, q: Callable[[], Tensor]) -> None:
         distances = q()
         if distances.numel():
             self.update(distances.median())

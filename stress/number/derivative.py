@@ -68,7 +68,7 @@ def strong(rounds: int, chosen: list[str], generator: torch.Generator) -> Row:
                 for strength in (0.5, 0.999, 1.2, 4.0):
                     layer = prepared(name, GRADIENTS[gradient_name], torch.float64)
                     for operator in feedbacks(layer):
-                        operator.adopt_norm(Unconstrained())
+                        operator.adopt_constraint(Unconstrained())
                         weight = operator.raw_weight.data
                         weight.mul_(strength / torch.linalg.matrix_norm(weight.flatten(1), 2))
                     x = sample(name, 1, generator)

@@ -11,7 +11,7 @@ from torch import Tensor
 from geq.bandwidth import GammaRule, LearnedGamma, MedianGamma, PaperGamma, RunningScale
 from geq.constraints import Constraint, LearnedSpectralBound, SpectralBound, SpectralEquality
 from geq.equilibrium import Equilibrium
-from geq.kernels.base import RadialSimilarity
+from geq.kernels import GaussianKernel
 from geq.operators import Operator
 from stress.number.layer import DTYPES, LAYERS, build, sample
 from stress.number.verdict import Tally, contexts_of, judge, solve
@@ -117,7 +117,7 @@ def bounded(rounds: int, generator: torch.Generator) -> Row:
                     layer = build(name)
                     training = what != "other numbers" or bool(torch.rand((), generator=generator) < 0.5)
                     for operator in feedbacks(layer):
-                        operator.adopt_norm(rule())
+                        operator.adopt_constraint(rule())
                     layer.train(training)(x)
                     for operator in feedbacks(layer):
                         operator.raw_weight.data.copy_(edit(operator.raw_weight.data, generator))
@@ -133,8 +133,8 @@ def radial_layers() -> list[str]:
 
 def with_rule(name: str, rule: GammaRule | float, dtype: torch.dtype) -> Equilibrium:
     layer = build(name)
-    similarity = layer.problem.similarity
-    assert isinstance(similarity, RadialSimilarity)
+    similarity = layer.problem.kernel
+    assert isinstance(similarity, GaussianKernel)
     from geq.bandwidth import as_gamma_rule
 
     similarity.gamma = as_gamma_rule(rule)

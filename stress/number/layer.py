@@ -26,10 +26,10 @@ LAYERS: dict[str, Build] = {
     "OptEq2d": lambda s, t: OptEq2d(CHANNELS, 8, normalise_input=False, solver=s, tol=t, max_steps=200),
     "OptEqLinear": lambda s, t: OptEqLinear(CHANNELS, 8, solver=s, tol=t, max_steps=200),
     "OptEqLinear, polynomial": lambda s, t: OptEqLinear(
-        CHANNELS, 8, similarity=PolynomialKernel(2), solver=s, tol=t, max_steps=200
+        CHANNELS, 8, kernel=PolynomialKernel(2), solver=s, tol=t, max_steps=200
     ),
     "OptEqLinear, sigmoid": lambda s, t: OptEqLinear(
-        CHANNELS, 8, similarity=SigmoidKernel(), solver=s, tol=t, max_steps=200
+        CHANNELS, 8, kernel=SigmoidKernel(), solver=s, tol=t, max_steps=200
     ),
     "DeepOptEq2d": lambda s, t: DeepOptEq2d(CHANNELS, (4, 6), solver=s, tol=t, max_steps=200),
     "DeepOptEqLinear": lambda s, t: DeepOptEqLinear(CHANNELS, (4, 6), solver=s, tol=t, max_steps=200),

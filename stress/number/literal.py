@@ -13,9 +13,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from geq.cells import Context, DeepCell, DeepContext, ProximalCell
+from geq.cells import DeepCell, DeepContext, EnergyProblem
 from geq.equilibrium import Equilibrium
-from geq.kernels import GaussianKernel, LinearKernel, PatchGaussianKernel, PolynomialKernel, SigmoidKernel
+from geq.kernels import (
+    BoundKernel,
+    GaussianKernel,
+    LinearKernel,
+    PatchGaussianKernel,
+    PolynomialKernel,
+    SigmoidKernel,
+)
 from geq.operators import Convolution, LinearMap, SeparableConvolution
 from geq.penalties import Box, ElasticNet, LeakyPenalty, Penalty, TanhPenalty
 
@@ -39,10 +46,10 @@ class LiteralMap:
         if isinstance(self.context, DeepContext):
             assert isinstance(self.cell, DeepCell)
             return deep(self.cell, self.context, z)
-        assert isinstance(self.cell, ProximalCell)
-        assert isinstance(self.context, Context)
-        penalty, W, similarity = self.cell.problem.penalty, self.context.W, self.context.similarity
-        kernel, v = self.cell.problem.similarity, similarity.v.double()
+        assert isinstance(self.cell, EnergyProblem)
+        assert isinstance(self.context, BoundKernel)
+        penalty, W, similarity = self.cell.penalty, self.context.W, self.context
+        kernel, v = self.cell.kernel, similarity.v.double()
         if isinstance(kernel, (GaussianKernel, PatchGaussianKernel)):
             pull, size = radial(kernel, similarity, v - times(W, z))
             s = transposed(W, pull, z)

@@ -24,7 +24,7 @@ from geq.analysis.certificate import (
 from geq.analysis.norm import input_map, layer_norms
 from geq.analysis.precise import in_double
 from geq.analysis.subject import equilibria, inputs, solved_tightly
-from geq.kernels.base import PEAK_CURVATURE
+from geq.kernels.gaussian import PEAK_CURVATURE
 from geq.model.registry import create_model
 from geq.operators.operator import Size
 from hidden_problems import hessian_of_score, matrix_of
@@ -72,7 +72,7 @@ def test_the_range_of_eigenvalues_is_reached() -> None:
     """−1 at d = 0 and 2e^{−3/2} at γ‖d‖² = 3/2: no smaller range is true."""
     problem = geq.EnergyProblem(
         geq.kernels.GaussianKernel(gamma=0.5),
-        W=geq.operators.Dense(1, 1, norm=geq.constraints.Unconstrained()),
+        W=geq.operators.Dense(1, 1, constraint=geq.constraints.Unconstrained()),
         U=geq.operators.Dense(1, 1),
     ).double()
     with torch.no_grad():
@@ -93,8 +93,8 @@ def test_plain_iteration_is_as_fast_as_proved(recipe: Recipe) -> None:
     certificate = certify(layer.problem, layer_norms(layer.problem, size), size)
     rate = contraction_rate(layer.cell, certificate)
     assert rate is not None
-    fn = layer.cell.at(layer.cell.inject(x))
-    z = fn.start(None)
+    fn = layer.cell.equation(x)
+    z = fn.start()
     previous = None
     for _ in range(6):
         image = fn(z)

@@ -17,7 +17,7 @@ def test_the_objective_that_kerdeq_prints_does_not_have_the_layer_as_minimiser()
     """1ᵀσ̃(z), σ̃ = ½relu², does not forbid negative states: one is lower than the layer's output."""
     problem = geq.EnergyProblem(
         geq.kernels.GaussianKernel(gamma=0.5),
-        W=geq.operators.Dense(1, 1, norm=geq.constraints.Unconstrained()),
+        W=geq.operators.Dense(1, 1, constraint=geq.constraints.Unconstrained()),
         U=geq.operators.Dense(1, 1),
     ).double()
     with torch.no_grad():

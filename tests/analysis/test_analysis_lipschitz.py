@@ -27,7 +27,7 @@ from geq.analysis.lipschitz import (
     sharp_geq,
 )
 from geq.analysis.result import Bound
-from geq.kernels.base import PEAK_CURVATURE
+from geq.kernels.gaussian import PEAK_CURVATURE
 from random_layers import Recipe
 
 
@@ -70,7 +70,7 @@ def test_they_hold_where_gradient_ascent_leads(recipe: Recipe) -> None:
 def scalar_layer(mu: float, gamma: float, bias: float) -> geq.Equilibrium:
     problem = geq.EnergyProblem(
         geq.kernels.GaussianKernel(gamma),
-        W=geq.operators.Dense(1, 1, norm=geq.constraints.Unconstrained()),
+        W=geq.operators.Dense(1, 1, constraint=geq.constraints.Unconstrained()),
         U=geq.operators.Dense(1, 1, bias=True),
     ).double()
     with torch.no_grad():
@@ -138,7 +138,7 @@ def test_the_formulas() -> None:
 
 def test_a_gamma_that_depends_on_the_input_is_not_covered() -> None:
     case = random_layers.build("gaussian", 0, 0.5, 0.1, 1.0, 0.0, 1.0)
-    case.layer.problem.similarity.gamma = geq.bandwidth.PaperGamma()
+    case.layer.problem.kernel.gamma = geq.bandwidth.PaperGamma()
     found = verdicts(case.layer, case.x[:2], case.x[2:])
     assert {bound.verdict for bound in found.values()} == {"says nothing"}
 

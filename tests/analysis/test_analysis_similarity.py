@@ -26,7 +26,7 @@ from geq.analysis.similarity import (
     remark_3,
     weighted_square,
 )
-from geq.cells import Context
+from geq.kernels import BoundKernel
 from geq.operators.operator import size_of
 from hidden_problems import conv, maps
 
@@ -38,7 +38,7 @@ def problem_of(kernel: str, W: Tensor, gamma: float = 0.1) -> geq.EnergyProblem:
     target = W.shape[1] if kernel == "linear" else W.shape[0]
     problem = geq.EnergyProblem(
         similarity,
-        W=geq.operators.Dense(W.shape[1], W.shape[0], norm=geq.constraints.Unconstrained()),
+        W=geq.operators.Dense(W.shape[1], W.shape[0], constraint=geq.constraints.Unconstrained()),
         U=geq.operators.Dense(INPUTS, target),
     )
     problem.double().eval()
@@ -153,12 +153,12 @@ def test_the_printed_d_needs_the_square_of_b() -> None:
     W = mu * torch.tensor([[1.0, -1.0]], dtype=torch.float64) / math.sqrt(2)
     problem = problem_of("gaussian", W, gamma)
     v = torch.tensor([[length], [-length]], dtype=torch.float64)
-    c = Context(problem.W.bind(v), problem.similarity.bind(v))
-    cell = geq.cells.ClosedFormCell(problem)
+    c = BoundKernel(problem.W.bind(v), problem.kernel.bind(v))
+    cell = problem
     z = geq.fixed_point(
         cell.at(c), cell.initial_state(c), geq.solvers.Anderson(), tol=1e-12, max_steps=500
     ).value
-    beta = c.similarity.attention(c.W(z)).flatten().detach()
+    beta = c.attention(c.W(z)).flatten().detach()
     distance = float((v[0] - v[1]).norm())
     bound = float(z.norm(dim=1).max())
     product = float(beta[0] * beta[1])

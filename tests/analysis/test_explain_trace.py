@@ -22,9 +22,9 @@ def one_input() -> Tensor:
 
 LAYERS = {
     "geq": lambda: GEQ2d(3, 16),
-    "geq_without_features": lambda: GEQ2d(3, 16, norm=Unconstrained()),
+    "geq_without_features": lambda: GEQ2d(3, 16, constraint=Unconstrained()),
     "linear": lambda: OptEq2d(3, 16),
-    "picard": lambda: GEQ2d(3, 16, norm=SpectralBound(0.95), solver=Picard()),
+    "picard": lambda: GEQ2d(3, 16, constraint=SpectralBound(0.95), solver=Picard()),
     "broyden": lambda: GEQ2d(3, 16, solver=Broyden()),
     "fista": lambda: GEQ2d(3, 16, solver=FISTA()),
     "proximal": lambda: GEQ2d(3, 16, solver=ProximalGradient()),
@@ -55,7 +55,7 @@ def test_the_way_of_an_unrolled_layer_is_its_iterations() -> None:
 
 @pytest.mark.parametrize(
     "make",
-    [lambda: GEQ2d(3, 16, norm=SpectralBound(0.95)), lambda: OptEq2d(3, 16)],
+    [lambda: GEQ2d(3, 16, constraint=SpectralBound(0.95)), lambda: OptEq2d(3, 16)],
     ids=["gaussian", "linear"],
 )
 @pytest.mark.parametrize("seed", range(3))
@@ -89,7 +89,7 @@ def test_the_equilibrium_is_exact() -> None:
 
 
 def test_no_promise_without_a_small_norm() -> None:
-    layer, x = GEQ2d(3, 16, gamma=0.5, norm=SpectralBound(1.45)).double().eval(), one_input()
+    layer, x = GEQ2d(3, 16, gamma=0.5, constraint=SpectralBound(1.45)).double().eval(), one_input()
     with torch.no_grad():  # weights at the bound
         layer.problem.W.raw_weight.mul_(20)
         layer.cell.inject(x)

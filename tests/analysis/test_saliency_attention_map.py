@@ -45,7 +45,7 @@ def test_a_patch_knows_nothing_of_the_others() -> None:
     z = torch.rand(2, 16, 8, 8, dtype=torch.float64)
     shares = energy_map(problem, z, c)
     assert shares is not None
-    q = c.similarity.distances(c.W(z)).view(2, 1, 4, 4)
+    q = c.distances(c.W(z)).view(2, 1, 4, 4)
     expected = 0.5 * z[:, :, 2:4, 4:6].square().sum((1, 2, 3)) - torch.exp(-0.05 * q[:, 0, 1, 2]) / 0.1
     torch.testing.assert_close(shares[:, 1, 2], expected)
 
@@ -63,7 +63,7 @@ def test_what_is_missing_is_said() -> None:
     linear = attention_maps(tight(OptEq2d(3, 16)), x)
     assert linear.mean is None
     assert linear.missing == "the kernel Linear has no β of patches"
-    coupled = attention_maps(tight(OptEq2d(3, 16, similarity=PolynomialKernel(2))), 0.1 * x)
+    coupled = attention_maps(tight(OptEq2d(3, 16, kernel=PolynomialKernel(2))), 0.1 * x)
     assert coupled.energy is None
     assert "no sum over places" in coupled.missing
     deep = attention_maps(tight(DeepOptEq2d(3, (8, 8))), x)

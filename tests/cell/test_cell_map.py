@@ -8,7 +8,8 @@ from torch import Tensor
 
 import geq
 import hidden_problems
-from geq.cells import ProximalMap
+from geq.cells import EnergyEquation
+from geq.cells.linearisation import ProximalLinearisation
 from hidden_problems import CASES, vectors
 
 PENALTIES = [
@@ -24,7 +25,7 @@ PENALTIES = [
 def test_closed_form_equals_derived_equals_energy(case: str) -> None:
     build, data = CASES[case]
     problem, x = build(), data()
-    closed, derived = geq.cells.ClosedFormCell(problem), geq.cells.DerivedCell(problem)
+    closed, derived = problem, hidden_problems.derived(problem)
     c = problem.inject(x)
     z = torch.rand_like(problem.initial_state(c))  # feasible: the energy is finite
     image = closed(z, c)
@@ -65,7 +66,7 @@ def test_every_penalty_makes_a_cell(penalty: geq.penalties.Penalty) -> None:
     c = problem.inject(x)
     z = torch.randn_like(problem.initial_state(c))
     s = z - problem.gradient(z, c)
-    for cell in (geq.cells.ClosedFormCell(problem), geq.cells.DerivedCell(problem)):
+    for cell in (problem, hidden_problems.derived(problem)):
         torch.testing.assert_close(cell(z, c), penalty.prox(s))
 
 
@@ -74,35 +75,33 @@ def test_every_penalty_makes_a_cell(penalty: geq.penalties.Penalty) -> None:
 def test_step_keeps_the_fixed_point(penalty: geq.penalties.Penalty, step: float) -> None:
     problem, x = hidden_problems.dense("gaussian", penalty=penalty), vectors()
     layer = geq.Equilibrium(problem, tol=1e-13, max_steps=500).eval()
-    fn = layer.cell.at(problem.inject(x))
-    assert isinstance(fn, ProximalMap)
+    fn = layer.cell.equation(x)
+    assert isinstance(fn, EnergyEquation)
     z = layer.solve(x).value
-    torch.testing.assert_close(fn.with_step(step)(z), z, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(fn.proximal(step)(z), z, rtol=1e-10, atol=1e-12)
     elsewhere = torch.randn_like(z)
     if step == 1:
-        torch.testing.assert_close(fn.with_step(1.0)(elsewhere), fn(elsewhere))
+        torch.testing.assert_close(fn.proximal(1.0)(elsewhere), fn(elsewhere))
     moved = penalty.prox(elsewhere - step * problem.gradient(elsewhere, problem.inject(x)), step)
-    torch.testing.assert_close(fn.with_step(step)(elsewhere), elsewhere + (moved - elsewhere) / step)
+    torch.testing.assert_close(fn.proximal(step)(elsewhere), elsewhere + (moved - elsewhere) / step)
 
 
 def test_step_must_be_positive() -> None:
     problem = hidden_problems.dense()
     with pytest.raises(geq.errors.OptionError, match="step must be positive: got 0"):
-        geq.cells.ClosedFormCell(problem).at(problem.inject(vectors())).with_step(0.0)
+        problem.equation(vectors()).proximal(0.0)
 
 
-@pytest.mark.parametrize("cell", [geq.cells.ClosedFormCell, geq.cells.DerivedCell])
-def test_linearisation_is_the_jacobian(cell: type[geq.Cell]) -> None:
+@pytest.mark.parametrize("derive", [False, True])
+def test_linearisation_is_the_jacobian(derive: bool) -> None:
     """T' = D·H with the diagonal D and the symmetric H, against autograd."""
     problem, x = hidden_problems.dense("gaussian"), vectors(1)
-    fn = cell(problem).at(problem.inject(x))
+    fn = (hidden_problems.derived(problem) if derive else problem).equation(x)
     z = torch.randn(1, hidden_problems.STATE, dtype=torch.float64)
-    s, image, slope = fn.split(z.requires_grad_())
+    at = ProximalLinearisation(fn, z)
+    s, (image,), slope = at.differentiated, at.inputs, at.slope
 
-    def attraction(state: Tensor) -> Tensor:
-        return fn.split(state)[0]
-
-    H = torch.autograd.functional.jacobian(attraction, z)[0, :, 0]
+    H = torch.autograd.functional.jacobian(fn.attraction, z)[0, :, 0]
     J = torch.autograd.functional.jacobian(fn, z)[0, :, 0]
     torch.testing.assert_close(H, H.T)
     torch.testing.assert_close(slope.T * H, J)
@@ -120,5 +119,5 @@ def test_cell_of_ones_own() -> None:
     x = vectors()
     assert cell.inject(x) is x
     assert not cell.initial_state(x).any()
-    torch.testing.assert_close(cell.at(x)(x), 1.5 * x)
+    torch.testing.assert_close(cell.equation(x)(x), 1.5 * x)
     torch.testing.assert_close(geq.Equilibrium(cell, tol=1e-12)(x), 2 * x)

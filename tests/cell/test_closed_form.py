@@ -8,8 +8,8 @@ from torch import Tensor
 
 import geq
 import hidden_problems
-from geq.cells import ClosedFormCell, ProximalMap
-from geq.gradients.base import AutogradLinearisation
+from geq.cells import ClosedLinearisation, EnergyEquation, Equation, FeatureEquation
+from geq.cells.linearisation import ProximalLinearisation
 
 CONV = ["linear", "gaussian", "gaussian-learned", "gaussian-paper", "gaussian-zero", *hidden_problems.PATCHED]
 DENSE = ["linear", "gaussian", "gaussian-learned", "gaussian-paper", "gaussian-zero"]
@@ -36,10 +36,10 @@ def test_closed_derivatives_equal_autograd(
     problem, x = problem_and_input(kind, kernel, padding)
     x.requires_grad_()
     c = problem.inject(x)
-    fn = ClosedFormCell(problem).at(c)
+    fn = EnergyEquation(problem, c)
     z = torch.rand_like(problem.initial_state(c))
-    closed, reference = fn.linearise(z), AutogradLinearisation(fn, z)
-    assert closed is not None
+    closed, reference = fn.linearise(z), ProximalLinearisation(fn, z)
+    assert isinstance(closed, ClosedLinearisation)
     u = torch.randn_like(z)
     with torch.no_grad():
         torch.testing.assert_close(closed.slope, reference.slope)
@@ -69,7 +69,7 @@ def test_closed_derivatives_equal_autograd(
 def wide(similarity: geq.kernels.Kernel, norm: geq.constraints.Constraint | None = None) -> geq.EnergyProblem:
     """A state with more channels than the features, so that the smaller equation pays."""
     target = 4 if similarity.acts_on == "features" else 12
-    W, U = geq.operators.Convolution(12, 4, norm=norm), geq.operators.Convolution(3, target, bias=True)
+    W, U = geq.operators.Convolution(12, 4, constraint=norm), geq.operators.Convolution(3, target, bias=True)
     return geq.EnergyProblem(similarity, W, U).double()
 
 
@@ -80,8 +80,8 @@ SIMILARITIES = {
 }
 
 
-def map_of(problem: geq.EnergyProblem, x: Tensor) -> ProximalMap:
-    return ClosedFormCell(problem).at(problem.inject(x))
+def reduced(problem: geq.EnergyProblem, x: Tensor) -> Equation:
+    return problem.equation(x).reduced()
 
 
 @pytest.mark.parametrize("kernel", SIMILARITIES)
@@ -92,12 +92,12 @@ def test_solving_in_the_features_finds_the_state(kernel: str, bound: float) -> N
     problem = wide(SIMILARITIES[kernel](), geq.constraints.SpectralBound(bound)).eval()
     x = torch.randn(5, 3, 6, 6, dtype=torch.float64)
     layer = geq.Equilibrium(problem, tol=1e-11, max_steps=300).eval()
-    fn = map_of(problem, x)
-    assert fn.features() is not None
+    assert isinstance(reduced(problem, x), FeatureEquation)
+    fn = problem.equation(x)
     with torch.no_grad():
         found = layer.solve(x).value
         plain = geq.fixed_point(
-            fn, torch.zeros_like(found), geq.solvers.Anderson(), tol=1e-11, max_steps=300
+            fn.__call__, torch.zeros_like(found), geq.solvers.Anderson(), tol=1e-11, max_steps=300
         ).value
     torch.testing.assert_close(found, plain, rtol=1e-8, atol=1e-9)
 
@@ -116,20 +116,22 @@ def test_tolerance_holds_for_the_state(kernel: str, tol: float, bound: float) ->
         layer = geq.Equilibrium(problem, tol=tol, max_steps=300).eval()
         with torch.no_grad():
             z = layer.solve(x).value
-            image = map_of(problem, x)(z)
+            image = problem.equation(x)(z)
         residual = (image - z).flatten(1).norm(dim=1) / image.flatten(1).norm(dim=1)
         assert (residual <= tol * (1 + tol)).all()
 
 
 def test_features_are_not_used_where_they_prove_nothing() -> None:
     x = torch.randn(2, 3, 6, 6, dtype=torch.float64)
-    assert map_of(wide(geq.kernels.LinearKernel(), geq.constraints.WeightNorm()), x).features() is None
-    assert map_of(wide(geq.kernels.PolynomialKernel(2)), x).features() is None
-    assert map_of(wide(hidden_problems.InverseMultiquadric()), x).features() is None
+    assert not isinstance(
+        reduced(wide(geq.kernels.LinearKernel(), geq.constraints.WeightNorm()), x), FeatureEquation
+    )
+    assert not isinstance(reduced(wide(geq.kernels.PolynomialKernel(2)), x), FeatureEquation)
+    assert not isinstance(reduced(wide(hidden_problems.InverseMultiquadric()), x), FeatureEquation)
     narrow = geq.EnergyProblem(
         geq.kernels.LinearKernel(), geq.operators.Convolution(4, 12), geq.operators.Convolution(3, 4)
     ).double()
-    assert map_of(narrow, x).features() is None
+    assert not isinstance(reduced(narrow, x), FeatureEquation)
 
 
 def test_a_subclass_with_its_own_score_is_left_alone() -> None:
@@ -141,17 +143,17 @@ def test_a_subclass_with_its_own_score_is_left_alone() -> None:
         geq.kernels.LinearKernel(), geq.operators.Dense(6, 4), geq.operators.Dense(3, 6)
     ).double()
     x = torch.randn(2, 3, dtype=torch.float64)
-    fn = ClosedFormCell(problem).at(problem.inject(x))
-    assert fn.features() is None
-    assert fn.linearise(problem.initial_state(problem.inject(x))) is None
+    fn = problem.equation(x)
+    assert fn.reduced() is fn
+    assert not isinstance(fn.linearise(fn.start()), ClosedLinearisation)
 
 
 @pytest.mark.parametrize("kernel", SIMILARITIES)
 def test_gradient_of_the_fast_path_by_finite_differences(kernel: str) -> None:
     problem = wide(SIMILARITIES[kernel]()).eval()
-    if isinstance(problem.similarity, geq.kernels.PatchGaussianKernel):
+    if isinstance(problem.kernel, geq.kernels.PatchGaussianKernel):
         # Away from the kink of W_h/max(1, ‖W_h‖), where it starts.
-        problem.similarity.raw_projection.data.mul_(0.7)
+        problem.kernel.raw_projection.data.mul_(0.7)
     layer = geq.Equilibrium(
         problem, tol=1e-12, max_steps=200, gradient=geq.gradients.Implicit(tol=1e-12)
     ).eval()

@@ -35,7 +35,9 @@ def convolutional_cell(
 ) -> DeepCell:
     torch.manual_seed(0)
     norm = geq.constraints.SpectralBound(bound)
-    layers = [UnitLayer(kind(3, n, norm=norm), kind(3, n, bias=True), TanhPenalty(), 0.6) for n in (2, 4)]
+    layers = [
+        UnitLayer(kind(3, n, constraint=norm), kind(3, n, bias=True), TanhPenalty(), 0.6) for n in (2, 4)
+    ]
     return DeepCell(layers).double().eval()
 
 
@@ -127,7 +129,7 @@ def test_one_layer_in_its_features_is_geqs_opteq() -> None:
     unit = deep.units[0]
     problem = geq.EnergyProblem(
         geq.kernels.LinearKernel(),
-        W=geq.operators.Dense(6, 4, norm=geq.constraints.Unconstrained()),
+        W=geq.operators.Dense(6, 4, constraint=geq.constraints.Unconstrained()),
         U=unit.U,
     ).double()
     with torch.no_grad():
@@ -173,7 +175,9 @@ def test_the_certificate_with_a_regulariser() -> None:
     assert unknown.rate is None
     assert unknown.feedback_norm == pytest.approx(0.95)
     free = [
-        UnitLayer(geq.operators.Dense(4, 3, norm=geq.constraints.Unconstrained()), geq.operators.Dense(5, 3))
+        UnitLayer(
+            geq.operators.Dense(4, 3, constraint=geq.constraints.Unconstrained()), geq.operators.Dense(5, 3)
+        )
         for _ in range(2)
     ]
     with torch.no_grad():

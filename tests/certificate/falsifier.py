@@ -12,7 +12,7 @@ import geq
 from geq.analysis.certificate import contraction_rate, distance_factor
 from geq.certificate import WellPosedness
 
-Map = geq.cells.StationaryMap
+Map = geq.cells.Equation
 
 
 def flat(z: Tensor) -> Tensor:
@@ -58,8 +58,8 @@ def stretch(fn: Map, z: Tensor, steps: int = 40) -> float:
         d = d / d.norm()
         image = torch.autograd.functional.jvp(fn, z, d)[1]
         rate = float(image.norm())
-        if rate == 0:
-            return 0.0
+        if rate < 1e-100:
+            return rate  # the squares that the next step would take vanish
         with torch.enable_grad():
             state = z.detach().requires_grad_()
             (d,) = torch.autograd.grad(fn(state), state, image)
@@ -68,7 +68,7 @@ def stretch(fn: Map, z: Tensor, steps: int = 40) -> float:
 
 def largest_stretch(layer: geq.Equilibrium, x: Tensor, count: int = 4, seed: int = 0) -> float:
     """... over states, and over pairs of states that are far apart."""
-    fn = layer.cell.at(layer.cell.inject(x))
+    fn = layer.cell.equation(x)
     states = [z.detach() for z in starts(layer, x, count, seed)]
     found = [stretch(fn, z) for z in states]
     with torch.no_grad():
@@ -80,7 +80,7 @@ def largest_stretch(layer: geq.Equilibrium, x: Tensor, count: int = 4, seed: int
 @torch.no_grad()
 def largest_distance(layer: geq.Equilibrium, x: Tensor, z: Tensor, seed: int = 0) -> float:
     """The largest ‖z' − z*‖/‖z' − T(z')‖ among states around the equilibrium z* = ``z``."""
-    fn = layer.cell.at(layer.cell.inject(x))
+    fn = layer.cell.equation(x)
     generator = torch.Generator().manual_seed(seed)
     largest, size = 0.0, 1 + float(z.abs().mean())
     for scale in (1e-4, 1e-2, 1.0):

@@ -122,9 +122,9 @@ def test_the_weights_in_use_are_certified(dtype: torch.dtype, kind: str, bound: 
     """Whatever the precision of the module: the norm of what a solve applies is at most the certified one."""
     norm = geq.constraints.SpectralBound(bound)
     if kind == "dense":
-        problem, x = hidden_problems.dense("linear", norm=norm), hidden_problems.vectors()
+        problem, x = hidden_problems.dense("linear", constraint=norm), hidden_problems.vectors()
     else:
-        problem, x = hidden_problems.conv("linear", kind, norm=norm), hidden_problems.maps()
+        problem, x = hidden_problems.conv("linear", kind, constraint=norm), hidden_problems.maps()
     layer = geq.Equilibrium(problem).to(dtype).eval()
     for factor in torch.linspace(1, 2, 9).tolist():
         with torch.no_grad():
@@ -168,7 +168,7 @@ class OwnPenalty(geq.penalties.NonNegative):
         return 3 * super().prox(s, step)
 
 
-class OwnCell(geq.cells.ClosedFormCell):
+class OwnMap(geq.EnergyProblem):
     def forward(self, z: Tensor, c: object) -> Tensor:
         return 2 * super().forward(z, c)
 
@@ -189,7 +189,7 @@ REPLACED = {
     "grad": lambda: replaced(kernel=OwnGradient),
     "apply_weight": lambda: replaced(operator=OwnOperator),
     "prox": lambda: replaced(penalty=OwnPenalty),
-    "forward": lambda: OwnCell(replaced()),
+    "forward": lambda: replaced(problem=OwnMap),
 }
 
 

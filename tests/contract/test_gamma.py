@@ -138,7 +138,7 @@ def test_statistics_follow_training_solves_only(kernel: str) -> None:
     problem = hidden_problems.dense(kernel) if "patch" not in kernel else hidden_problems.conv(kernel)
     x = hidden_problems.vectors() if "patch" not in kernel else hidden_problems.maps()
     layer = geq.Equilibrium(problem)
-    rule = problem.similarity.gamma
+    rule = problem.kernel.gamma
     assert isinstance(rule, geq.bandwidth.LearnedGamma)
 
     layer.eval()(x)
@@ -156,7 +156,7 @@ def test_statistics_follow_training_solves_only(kernel: str) -> None:
     assert rule.batches_seen.item() == 1, "once per solve, however many evaluations it took"
     c = problem.inject(x.detach())
     zero = problem.initial_state(c)
-    assert rule.scale.item() == pytest.approx(c.similarity.distances(c.W(zero)).mean().item())
+    assert rule.scale.item() == pytest.approx(c.distances(c.W(zero)).mean().item())
 
 
 def test_untrained_scale_expects_inputs_of_unit_variance() -> None:
@@ -195,11 +195,11 @@ def test_zero_makes_non_negative_sparse_coding() -> None:
     """γ = 0: min ½‖z‖² + ½‖v − Wz‖² over z ≥ 0, by an independent solver."""
     from scipy.optimize import nnls
 
-    problem = hidden_problems.dense("gaussian-zero", norm=geq.constraints.Unconstrained())
+    problem = hidden_problems.dense("gaussian-zero", constraint=geq.constraints.Unconstrained())
     x = hidden_problems.vectors()
     layer = geq.Equilibrium(problem, solver=geq.solvers.Anderson(memory=8), tol=1e-12, max_steps=500).eval()
     W = problem.W.weight.detach()
-    v = problem.inject(x).injection.detach()
+    v = problem.inject(x).v.detach()
     stacked = torch.cat([W, torch.eye(W.shape[1], dtype=W.dtype)])
     for sample, z in enumerate(layer.solve(x).value):
         target = torch.cat([v[sample], torch.zeros(W.shape[1], dtype=W.dtype)])
@@ -280,20 +280,20 @@ def test_median_follows_the_equilibria_of_training() -> None:
     torch.manual_seed(0)
     rule = geq.bandwidth.MedianGamma(target=0.3, momentum=0.5)
     layer = geq.GEQ2d(3, 8, 8, gamma=rule).double()
-    rule = layer.problem.similarity.gamma
+    rule = layer.problem.kernel.gamma
     x = torch.randn(4, 3, 4, 4, dtype=torch.float64)
     expected = 0.0
     for number in range(3):
         with torch.no_grad():
             c = layer.problem.inject(x)
-            median = float(c.similarity.distances(c.W(layer.solve(x).value)).median())
+            median = float(c.distances(c.W(layer.solve(x).value)).median())
         expected = median if number == 0 else 0.5 * expected + 0.5 * median
         layer(x)
     assert int(rule.batches_seen) == 3
     assert float(rule.scale) == pytest.approx(
         expected, rel=1e-2
     )  # equilibria to 1e-3, norms of one step more
-    gamma = layer.problem.inject(x).similarity.gamma.detach()
+    gamma = layer.problem.inject(x).gamma.detach()
     assert float(gamma) == pytest.approx(0.3 / float(rule.scale), rel=1e-6)
     before = rule.scale.clone()
     layer.eval()(x)

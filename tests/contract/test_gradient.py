@@ -37,9 +37,9 @@ def small_problem(kernel: str) -> tuple[geq.EnergyProblem, Tensor]:
     """Well inside of what contracts, so that long sums converge too."""
     if kernel.startswith("patch"):
         build, data = hidden_problems.conv, hidden_problems.small_maps
-        return build(kernel, "circular", norm=geq.constraints.SpectralBound(0.5)), data()[:1]
+        return build(kernel, "circular", constraint=geq.constraints.SpectralBound(0.5)), data()[:1]
     return hidden_problems.dense(
-        kernel, norm=geq.constraints.SpectralBound(0.5)
+        kernel, constraint=geq.constraints.SpectralBound(0.5)
     ), hidden_problems.small_vectors()[:2]
 
 
@@ -136,7 +136,7 @@ def test_phantom_is_autograd_through_damped_steps_at_the_fixed_point(kernel: str
         wanted = [x, *layer.parameters()]
         found = torch.autograd.grad((z * weight).sum(), wanted, allow_unused=True)
 
-        fn = layer.cell.at(layer.cell.inject(x))
+        fn = layer.cell.equation(x)
         state = z.detach()
         for _ in range(steps):
             state = (1 - damping) * state + damping * fn(state)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from geq.cells import ProximalCell
+from geq.cells import EnergyProblem
 from geq.errors import GeqError, InputError
 from geq.model.network import Network
 from geq.model.registry import create_model, list_models
@@ -230,7 +230,7 @@ def test_autocast_to_bfloat16(affordable: Subject) -> None:
 def test_energy_and_well_posedness(affordable: Subject) -> None:
     model, images = affordable.copy().eval(), affordable.images(2)
     cells = [layer.cell for layer in model.equilibria().values()]
-    if cells and all(isinstance(cell, ProximalCell) for cell in cells):
+    if cells and all(isinstance(cell, EnergyProblem) for cell in cells):
         with torch.no_grad():
             energy = model.energy(images)
             assert energy.shape == (2,)

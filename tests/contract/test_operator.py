@@ -29,12 +29,12 @@ def operators() -> dict[
         str, tuple[geq.operators.Dense | geq.operators.Convolution, tuple[int, ...], tuple[int, ...]]
     ] = {}
     for name, norm in NORMS.items():
-        found[f"dense-{name}"] = (geq.operators.Dense(6, 4, norm=norm()), (6,), (4,))
+        found[f"dense-{name}"] = (geq.operators.Dense(6, 4, constraint=norm()), (6,), (4,))
         for padding in ("zeros", "circular"):
             for kernel in KERNELS:
-                operator = geq.operators.Convolution(3, 2, kernel, padding, norm=norm())
+                operator = geq.operators.Convolution(3, 2, kernel, padding, constraint=norm())
                 found[f"conv{kernel}-{padding}-{name}"] = (operator, (3, 5, 6), (2, 5, 6))
-                separable = SeparableConvolution(3, 2, kernel, padding, norm=norm())
+                separable = SeparableConvolution(3, 2, kernel, padding, constraint=norm())
                 found[f"separable{kernel}-{padding}-{name}"] = (separable, (3, 5, 6), (2, 5, 6))
     for operator, _, _ in found.values():
         with torch.no_grad():
@@ -142,17 +142,17 @@ def test_a_layer_with_a_separable_feedback() -> None:
     weight = W.raw_weight.detach().clone().requires_grad_()
 
     def solved(x: Tensor, weight: Tensor) -> Tensor:
-        return torch.func.functional_call(layer, {"cell.problem.W.raw_weight": weight}, (x,))
+        return torch.func.functional_call(layer, {"cell.W.raw_weight": weight}, (x,))
 
     assert torch.autograd.gradcheck(solved, (x, weight), atol=1e-5)
 
 
 def test_weight_norm_does_not_bound_the_operator() -> None:
     """Why the default is another: with unit rows a convolution still amplifies."""
-    operator = geq.operators.Convolution(8, 8, norm=geq.constraints.WeightNorm()).double()
+    operator = geq.operators.Convolution(8, 8, constraint=geq.constraints.WeightNorm()).double()
     z = torch.ones(1, 8, 8, 8, dtype=torch.float64)
     rows = operator.effective_weight(size_of(z)).flatten(1).norm(dim=1)
-    torch.testing.assert_close(rows, operator.norm.gain)
+    torch.testing.assert_close(rows, operator.constraint.gain)
     assert float(torch.linalg.matrix_norm(matrix_of(operator, (8, 8, 8)), 2)) > 1.2 * rows.max().item()
 
 
@@ -160,15 +160,15 @@ def test_feedback_is_bounded_by_its_role_and_input_is_not() -> None:
     problem = geq.EnergyProblem(
         geq.kernels.GaussianKernel(0.1), W=geq.operators.Dense(4, 5), U=geq.operators.Dense(3, 5)
     )
-    assert isinstance(problem.W.norm, geq.constraints.SpectralBound)
-    assert problem.W.norm.bound == 0.95
-    assert isinstance(problem.U.norm, geq.constraints.Unconstrained)
+    assert isinstance(problem.W.constraint, geq.constraints.SpectralBound)
+    assert problem.W.constraint.bound == 0.95
+    assert isinstance(problem.U.constraint, geq.constraints.Unconstrained)
     chosen = geq.EnergyProblem(
         geq.kernels.GaussianKernel(0.1),
-        W=geq.operators.Dense(4, 5, norm=geq.constraints.Unconstrained()),
+        W=geq.operators.Dense(4, 5, constraint=geq.constraints.Unconstrained()),
         U=geq.operators.Dense(3, 5),
     )
-    assert isinstance(chosen.W.norm, geq.constraints.Unconstrained), "a rule that was asked for stays"
+    assert isinstance(chosen.W.constraint, geq.constraints.Unconstrained), "a rule that was asked for stays"
 
 
 def test_bias_shifts_the_value_and_not_the_adjoint() -> None:

@@ -43,7 +43,7 @@ def test_no_public_class_swallows_options(name: str) -> None:
 
 
 def test_divergence_is_not_silent() -> None:
-    problem = hidden_problems.dense("linear", norm=geq.constraints.Unconstrained())
+    problem = hidden_problems.dense("linear", constraint=geq.constraints.Unconstrained())
     with torch.no_grad():
         problem.W.raw_weight.mul_(10)
     layer = geq.Equilibrium(problem, solver=geq.solvers.Picard(), max_steps=500)
@@ -101,16 +101,16 @@ def test_stopping_is_per_sample() -> None:
 
 @pytest.mark.parametrize("norm", [geq.constraints.WeightNorm(), geq.constraints.SpectralBound()])
 def test_deepcopy_and_state_after_normalisation(norm: geq.constraints.Constraint) -> None:
-    layer = geq.Equilibrium(hidden_problems.conv("patch-learned", norm=norm), max_steps=200)
+    layer = geq.Equilibrium(hidden_problems.conv("patch-learned", constraint=norm), max_steps=200)
     with torch.no_grad():
         layer.problem.W.raw_weight.mul_(0.2)
         if isinstance(norm, geq.constraints.WeightNorm):
-            layer.problem.W.norm.gain.mul_(0.2)
+            layer.problem.W.constraint.gain.mul_(0.2)
     x = hidden_problems.small_maps()
     layer.train()(x).sum().backward()
     copied = copy.deepcopy(layer).eval()
     torch.testing.assert_close(copied(x), layer.eval()(x))
-    other = geq.Equilibrium(hidden_problems.conv("patch-learned", norm=norm, seed=5), max_steps=200)
+    other = geq.Equilibrium(hidden_problems.conv("patch-learned", constraint=norm, seed=5), max_steps=200)
     other.load_state_dict(layer.state_dict())
     torch.testing.assert_close(other.eval()(x), layer(x))
 

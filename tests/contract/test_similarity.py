@@ -10,7 +10,7 @@ from torch import Tensor
 
 import geq
 import hidden_problems
-from geq.kernels.base import PEAK_CURVATURE
+from geq.kernels.gaussian import PEAK_CURVATURE
 from hidden_problems import PATCHED, SIMILARITIES, hessian_of_score
 
 CURVED = ["linear", "gaussian", "gaussian-learned", "gaussian-paper", "gaussian-zero"]
@@ -66,9 +66,9 @@ def test_samples_do_not_meet(kernel: str, on_maps: bool) -> None:
 def test_curvature_bounds_hold_on_vectors(kernel: str, strength: float) -> None:
     """The eigenvalues of ∇²S lie in the stated interval, for random weights, inputs and states."""
     for seed in range(12):
-        problem = hidden_problems.dense(kernel, norm=geq.constraints.SpectralBound(strength), seed=seed)
+        problem = hidden_problems.dense(kernel, constraint=geq.constraints.SpectralBound(strength), seed=seed)
         norm = torch.linalg.matrix_norm(problem.W.weight, 2).item()
-        bounds = problem.similarity.curvature(norm)
+        bounds = problem.kernel.curvature(norm)
         certificate = problem.well_posedness()
         assert bounds is not None
         assert certificate.lower == pytest.approx(bounds[0])
@@ -85,7 +85,9 @@ def test_curvature_bounds_hold_on_vectors(kernel: str, strength: float) -> None:
 @pytest.mark.parametrize("padding", hidden_problems.PADDINGS)
 def test_curvature_bounds_hold_on_maps(kernel: str, padding: str) -> None:
     for seed in range(2):
-        problem = hidden_problems.conv(kernel, padding, norm=geq.constraints.SpectralBound(1.2), seed=seed)
+        problem = hidden_problems.conv(
+            kernel, padding, constraint=geq.constraints.SpectralBound(1.2), seed=seed
+        )
         x = hidden_problems.maps(1, seed)
         c = problem.inject(x)
         certificate = problem.well_posedness(hidden_problems.SIZE)
@@ -142,8 +144,8 @@ def test_width_of_the_polynomial_must_be_positive(width: float) -> None:
 def test_a_wide_polynomial_has_an_equilibrium_where_the_narrow_one_has_none() -> None:
     """Without W, z = kv with k = 1 + ⟨v, z⟩/n = 1 + k·m/width for the mean m of v²: k = 1/(1 − m/width)."""
     U, W = (
-        geq.operators.Dense(1, 6, norm=geq.constraints.Unconstrained()),
-        geq.operators.Dense(6, 2, norm=geq.constraints.Unconstrained()),
+        geq.operators.Dense(1, 6, constraint=geq.constraints.Unconstrained()),
+        geq.operators.Dense(6, 2, constraint=geq.constraints.Unconstrained()),
     )
     U.raw_weight.data.fill_(1.5)
     W.raw_weight.data.zero_()

@@ -19,7 +19,7 @@ from geq.experiment.equilibrium_measurement import (
     cut_off,
     even_weights,
 )
-from geq.kernels.patch_gaussian import to_patches
+from geq.kernels import to_patches
 from geq.model.network import Network
 from geq.training.ingredient import evaluation_loader, open_split
 from geq.training.monitor import AttentionStatistics
@@ -86,7 +86,7 @@ def test_feedback_is_the_size_of_wz_by_that_of_the_injection(run: RunFolder) -> 
         inputs = model.inputs_of_equilibria(images)
         for name, layer in model.equilibria().items():
             z, c = layer.solve(inputs[name]).value, layer.problem.inject(inputs[name])
-            sizes = [t.flatten(1).norm(dim=1) for t in (c.W(z), c.injection)]
+            sizes = [t.flatten(1).norm(dim=1) for t in (c.W(z), c.v)]
             expected.append(float((sizes[0] / sizes[1]).mean()))
     assert found == pytest.approx(sum(expected) / len(expected), rel=1e-4)
 
@@ -95,7 +95,7 @@ def test_a_shrunken_projection_is_seen(run: RunFolder) -> None:
     model = Network.from_pretrained(run.model)
     with torch.no_grad():
         for layer in model.equilibria().values():
-            raw = layer.problem.similarity.raw_projection
+            raw = layer.problem.kernel.raw_projection
             left, values, right = torch.linalg.svd(raw, full_matrices=False)
             values[2:] *= 1e-3
             raw.copy_(left @ torch.diag(values) @ right)
@@ -139,14 +139,14 @@ def test_even_weights_pull_every_patch_by_the_mean_weight(run: RunFolder) -> Non
     z = layer.solve(x).value
     before = layer.problem.inject(x)
     u = before.W(z)
-    weights = before.similarity.attention(u)
+    weights = before.attention(u)
     assert weights.std() > 1e-3, "else even weights would change nothing"
-    pull = before.similarity.grad(u)
+    pull = before.grad(u)
     assert even_weights(model, images)
-    after = layer.problem.inject(x).similarity
+    after = layer.problem.inject(x)
     assert (after.attention(u) == 1).all()
     # Patch by patch: the old pull, with its own weight replaced by the mean.
-    size = layer.problem.similarity.patch, layer.problem.similarity.channel_split
+    size = layer.problem.kernel.patch, layer.problem.kernel.channel_split
     alone = to_patches(pull, *size) / weights.unsqueeze(-1)
     torch.testing.assert_close(to_patches(after.grad(u), *size), weights.mean() * alone, rtol=1e-3, atol=1e-5)
     found = EvenWeights(images=32).measure(run)
@@ -175,7 +175,7 @@ def test_a_runaway_is_told_once(run: RunFolder, caplog: pytest.LogCaptureFixture
         callback.watch(summarise(probe(model, images)), 1)
         assert not caplog.records
         with torch.no_grad():
-            model.equilibria()["branches.1"].problem.similarity.gamma.theta.fill_(50.0)
+            model.equilibria()["branches.1"].problem.kernel.gamma.theta.fill_(50.0)
         found = summarise(probe(model, images))
         callback.watch(found, 7)
         callback.watch(found, 8)

@@ -27,7 +27,7 @@ def beyond_convexity(strength: float = 2.0) -> tuple[geq.EnergyProblem, Tensor, 
     U = geq.operators.Dense(SIZE, SIZE).double()
     problem = geq.EnergyProblem(
         geq.kernels.GaussianKernel(1.0),
-        W=geq.operators.Dense(SIZE, SIZE, norm=geq.constraints.Unconstrained()),
+        W=geq.operators.Dense(SIZE, SIZE, constraint=geq.constraints.Unconstrained()),
         U=U,
         penalty=geq.penalties.NoPenalty(),
     ).double()
@@ -54,8 +54,8 @@ def dense_adjoint(fn: Callable[[Tensor], Tensor], z: Tensor, g: Tensor) -> Tenso
 def test_right_where_the_system_is_indefinite(solver: geq.solvers.Solver | None) -> None:
     problem, x, z = beyond_convexity()
     x.requires_grad_()
-    cell = geq.cells.ClosedFormCell(problem)
-    fn = cell.at(cell.inject(x))
+    cell = problem
+    fn = cell.equation(x)
     torch.testing.assert_close(fn(z).detach(), z)
     hessian = torch.autograd.functional.jacobian(fn, z)[0, :, 0]
     assert torch.linalg.eigvalsh(hessian).max().item() > 1.5, "conjugate gradients do not apply"
@@ -222,7 +222,7 @@ def test_feedback_with_a_bias(kernel: geq.kernels.Kernel, norm: geq.constraints.
     torch.manual_seed(0)
     size = 4 if kernel.acts_on == "features" else 6
     problem = geq.EnergyProblem(
-        kernel, W=geq.operators.Dense(6, 4, bias=True, norm=norm), U=geq.operators.Dense(3, size)
+        kernel, W=geq.operators.Dense(6, 4, bias=True, constraint=norm), U=geq.operators.Dense(3, size)
     ).double()
     with torch.no_grad():
         problem.W.raw_weight.mul_(0.3)
@@ -243,7 +243,7 @@ def test_feedback_with_a_bias(kernel: geq.kernels.Kernel, norm: geq.constraints.
 @pytest.mark.parametrize("kernel", ["linear", "gaussian", "sigmoid", "own"])
 def test_weights_changed_before_backward_are_noticed(kernel: str, gradient: geq.gradients.Gradient) -> None:
     """An optimiser's step between a solve and its backward: the gradient would belong to neither."""
-    problem = hidden_problems.dense(kernel, norm=geq.constraints.Unconstrained())
+    problem = hidden_problems.dense(kernel, constraint=geq.constraints.Unconstrained())
     with torch.no_grad():
         problem.W.raw_weight.mul_(0.3)
     z = geq.Equilibrium(problem, gradient=gradient)(0.3 * hidden_problems.vectors())
@@ -255,7 +255,7 @@ def test_weights_changed_before_backward_are_noticed(kernel: str, gradient: geq.
 
 @pytest.mark.parametrize("kernel", ["linear", "gaussian"])
 def test_backward_inside_autocast_is_not_rounded(kernel: str) -> None:
-    problem = hidden_problems.dense(kernel, norm=geq.constraints.Unconstrained())
+    problem = hidden_problems.dense(kernel, constraint=geq.constraints.Unconstrained())
     with torch.no_grad():
         problem.W.raw_weight.mul_(0.3)
     layer = geq.Equilibrium(problem, tol=1e-6).float().eval()

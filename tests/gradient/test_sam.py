@@ -1,4 +1,4 @@
-"""SAM: eq. 11 literally, its choice among fixed points, and its derivative."""
+"""SequentialAveraging: eq. 11 literally, its choice among fixed points, and its derivative."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def degenerate_layer(
     basis = torch.linalg.qr(torch.randn(5, 5, dtype=torch.float64)).Q
     problem = geq.EnergyProblem(
         geq.kernels.LinearKernel(),
-        W=geq.operators.Dense(5, 2, norm=geq.constraints.Unconstrained()),
+        W=geq.operators.Dense(5, 2, constraint=geq.constraints.Unconstrained()),
         U=geq.operators.Dense(5, 5),
         penalty=geq.penalties.NoPenalty(),
     ).double()
@@ -48,7 +48,7 @@ def projected(x: Tensor, W: Tensor) -> Tensor:
 def test_iterates_are_equation_11() -> None:
     problem, x = hidden_problems.dense("gaussian"), hidden_problems.vectors()
     gradient = geq.gradients.SequentialAveraging(3, geq.regularizers.Incay(2.0), damping=0.9)
-    cell = geq.cells.ClosedFormCell(problem)
+    cell = problem
     c = problem.inject(x)
     z = torch.zeros(3, hidden_problems.STATE, dtype=torch.float64)
     lipschitz = 1 / 4
@@ -147,8 +147,8 @@ def test_a_batch_of_one_is_refused_where_samples_are_compared() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"steps": 0}, "SAM: steps must be at least 1: got 0"),
-        ({"damping": 0.0}, r"SAM: damping must lie in \(0, 1\]"),
+        ({"steps": 0}, "SequentialAveraging: steps must be at least 1: got 0"),
+        ({"damping": 0.0}, r"SequentialAveraging: damping must lie in \(0, 1\]"),
         ({"gamma": 0.0}, "gamma must be above 0: got 0"),
         ({"scale": 2.0}, r"scale must lie in \(0, 1\]: got 2"),
         ({"beta_power": 0.6}, r"beta_power \+ 2·lambda_power < 1.*got 0.6 and 0.2"),

@@ -15,7 +15,7 @@ def test_layer_is_its_iterations(damping: float) -> None:
     layer = geq.Equilibrium(
         problem, solver=geq.solvers.Broyden(), gradient=geq.gradients.Unrolled(3, damping)
     )
-    cell = geq.cells.ClosedFormCell(problem)
+    cell = problem
     c = problem.inject(x)
     z = torch.zeros(3, hidden_problems.STATE, dtype=torch.float64)
     for _ in range(3):
@@ -43,7 +43,7 @@ def test_residual_at_the_end_is_known() -> None:
 
 
 def test_divergence_is_an_error() -> None:
-    problem = hidden_problems.dense("linear", norm=geq.constraints.Unconstrained())
+    problem = hidden_problems.dense("linear", constraint=geq.constraints.Unconstrained())
     with torch.no_grad():
         problem.W.raw_weight.mul_(100)
     layer = geq.Equilibrium(problem, gradient=geq.gradients.Unrolled(300))

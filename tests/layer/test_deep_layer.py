@@ -118,7 +118,7 @@ def test_shapes_and_options() -> None:
     assert (first.alpha, second.alpha) == (0.5, 0.9)
     assert (first.W.out_channels, second.W.out_channels) == (4, 8)
     assert first.U.linear.bias is None
-    assert first.W.norm is not second.W.norm
+    assert first.W.constraint is not second.W.constraint
     assert geq.DeepOptEqLinear(3, (4,), state_features=5)(torch.randn(2, 3)).shape == (2, 5)
     learned = geq.DeepOptEq2d(3, (4, 8), learn_alpha=True)
     assert sum(name.endswith("raw_alpha") for name, _ in learned.named_parameters()) == 2

@@ -18,8 +18,8 @@ IMAGE_LAYERS: dict[str, Callable[[], geq.Equilibrium]] = {
     "geq-control": lambda: geq.GEQ2d(3, 16, 8, gamma=geq.bandwidth.ZeroGamma()),
     "geq-unnormalised": lambda: geq.GEQ2d(3, 16, 8, normalise_input=False),
     "opteq": lambda: geq.OptEq2d(3, 16, 8),
-    "opteq-sigmoid": lambda: geq.OptEq2d(3, 16, 8, similarity=geq.kernels.SigmoidKernel()),
-    "opteq-polynomial": lambda: geq.OptEq2d(3, 16, similarity=geq.kernels.PolynomialKernel(2)),
+    "opteq-sigmoid": lambda: geq.OptEq2d(3, 16, 8, kernel=geq.kernels.SigmoidKernel()),
+    "opteq-polynomial": lambda: geq.OptEq2d(3, 16, kernel=geq.kernels.PolynomialKernel(2)),
 }
 VECTOR_LAYERS: dict[str, Callable[[], geq.Equilibrium]] = {
     "geq": lambda: geq.GEQLinear(5, 16),
@@ -67,7 +67,7 @@ def test_geq2d_is_its_formula() -> None:
         z = layer(x)
         problem = layer.problem
         v, weight = problem.U(x), problem.W.effective_weight((4, 4))
-        projection = problem.similarity.projection
+        projection = problem.kernel.projection
         d = v - F.conv2d(z, weight, padding=1)
         m = torch.zeros_like(d)
         for b in range(2):
@@ -124,8 +124,8 @@ def test_replaces_a_block_of_a_network_and_trains() -> None:
         (lambda: geq.GEQ2d(3, 16, gamma=-1.0), "gamma must be finite and not negative"),
         (lambda: geq.GEQ2d(3, 16, patch=0), "patch must be at least 1"),
         (lambda: geq.GEQ2d(3, 16, hiden=3), "did you mean 'hidden'"),
-        (lambda: geq.OptEq2d(3, 16, similarity=geq.kernels.GaussianKernel()), "inner-product kernel"),
-        (lambda: geq.OptEqLinear(3, 16, similarity=geq.kernels.GaussianKernel()), "inner-product kernel"),
+        (lambda: geq.OptEq2d(3, 16, kernel=geq.kernels.GaussianKernel()), "inner-product kernel"),
+        (lambda: geq.OptEqLinear(3, 16, kernel=geq.kernels.GaussianKernel()), "inner-product kernel"),
         (lambda: geq.GEQLinear(3, 0), "positive channel counts"),
     ],
 )

@@ -37,7 +37,7 @@ def test_the_feedback_is_so_much_weaker(norm: Norm) -> None:
 def test_only_the_feedback_changes() -> None:
     one, quarter = built("operator", 1.0).state_dict(), built("operator", 0.25).state_dict()
     changed = {name for name in one if not torch.equal(one[name], quarter[name])}
-    assert changed == {f"branches.{number}.cell.problem.W.raw_weight" for number in range(2)}
+    assert changed == {f"branches.{number}.cell.W.raw_weight" for number in range(2)}
 
 
 def test_the_usual_start_is_cut_by_the_bound_and_a_quarter_is_not() -> None:

@@ -47,7 +47,7 @@ def test_options_reach_the_layer() -> None:
     assert (layer.tol, layer.max_steps) == (1e-2, 17)
     assert isinstance(layer.cell.regulariser, Decorrelation)
     assert layer.cell.regulariser_step == 0.02
-    assert [unit.W.norm.bound for unit in layer.cell.units] == [0.7] * 3
+    assert [unit.W.constraint.bound for unit in layer.cell.units] == [0.7] * 3
     assert [float(unit.alpha.detach()) for unit in layer.cell.units] == pytest.approx([0.5] * 3)
     model(torch.randn(3, 1, 8, 8)).sum().backward()
     assert all(unit.raw_alpha.grad for unit in layer.cell.units)

@@ -186,7 +186,7 @@ def test_each_splitting_contracts_by_its_rate(kind: type[MonotoneCell]) -> None:
     lipschitz = norm_upper_bound(cell.monotone_operator(*SIZE)).item()
     ratio = cell.monotonicity / lipschitz
     rate = (1 - ratio**2) ** 0.5 if kind is ForwardBackwardCell else (1 - ratio) ** 0.5
-    map_ = cell.at(cell.inject(images(1)))
+    map_ = cell.equation(images(1))
     for _ in range(20):
         a, b = torch.randn(2, 1, 3, *SIZE, dtype=torch.float64)
         assert (map_(a) - map_(b)).norm() <= (rate + 1e-12) * (a - b).norm()

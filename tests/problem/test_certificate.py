@@ -56,11 +56,11 @@ def test_the_gaussian_bound_of_uniqueness() -> None:
     """Strongly convex while ‖W‖² < e^{3/2}/2 ≈ 2.24, where the linear kernel needs ‖W‖ < 1."""
     limit = math.sqrt(math.exp(1.5) / 2)
     for factor, unique in [(0.999, True), (1.001, False)]:
-        problem = hidden_problems.dense("gaussian", norm=geq.constraints.SpectralBound(factor * limit))
+        problem = hidden_problems.dense("gaussian", constraint=geq.constraints.SpectralBound(factor * limit))
         with torch.no_grad():
             problem.W.raw_weight.mul_(10)
         assert problem.well_posedness().unique is unique
-    linear = hidden_problems.dense("linear", norm=geq.constraints.SpectralBound(1.01))
+    linear = hidden_problems.dense("linear", constraint=geq.constraints.SpectralBound(1.01))
     with torch.no_grad():
         linear.W.raw_weight.mul_(10)
     assert not linear.well_posedness().unique
@@ -73,7 +73,7 @@ def test_the_certified_rate_is_one(kernel: str) -> None:
     rate = problem.well_posedness().rate
     assert rate is not None
     assert rate < 1
-    cell = geq.cells.ClosedFormCell(problem)
+    cell = problem
     c = problem.inject(vectors())
     for scale in (1e-3, 0.3, 3.0):
         for _ in range(20):
@@ -85,7 +85,7 @@ def test_the_certified_rate_is_one(kernel: str) -> None:
 
 def test_the_certified_step_converges_where_plain_iteration_does_not() -> None:
     problem = hidden_problems.dense(
-        "gaussian-zero", norm=geq.constraints.SpectralBound(2.0), penalty=geq.penalties.NoPenalty()
+        "gaussian-zero", constraint=geq.constraints.SpectralBound(2.0), penalty=geq.penalties.NoPenalty()
     )
     with torch.no_grad():
         problem.W.raw_weight.mul_(10)

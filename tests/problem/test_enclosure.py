@@ -144,7 +144,7 @@ def test_degenerate_weights(padding: str) -> None:
 
 
 def test_operators_and_problems_use_it() -> None:
-    operator = geq.operators.Convolution(4, 3, norm=geq.constraints.SpectralBound(0.9)).eval()
+    operator = geq.operators.Convolution(4, 3, constraint=geq.constraints.SpectralBound(0.9)).eval()
     found = operator.norm_enclosure((4, 6), THOROUGH)
     assert found.lower == pytest.approx(0.9, rel=1e-3)
     assert found.upper < 0.902
@@ -152,8 +152,8 @@ def test_operators_and_problems_use_it() -> None:
 
     layer = geq.GEQ2d(2, 8, 8, hidden=4).double().eval()
     with torch.no_grad():
-        layer.problem.similarity.raw_projection.normal_(std=0.2)
+        layer.problem.kernel.raw_projection.normal_(std=0.2)
     joint = layer.problem.feedback_enclosure((4, 4))
     apart = layer.problem.W.norm_enclosure((4, 4))
-    assert joint.upper < 0.98 * apart.upper * torch.linalg.matrix_norm(layer.problem.similarity.projection, 2)
+    assert joint.upper < 0.98 * apart.upper * torch.linalg.matrix_norm(layer.problem.kernel.projection, 2)
     assert layer.well_posedness((4, 4)).feedback_norm == joint.upper

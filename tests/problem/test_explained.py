@@ -24,7 +24,7 @@ def test_the_residual_keeps_its_share_of_the_input(recipe: Recipe) -> None:
     c = case.layer.problem.inject(case.x)
     u = c.W(solution.value)
     sigma = case.layer.well_posedness(case.layer.map_size(case.x)).feedback_norm
-    solved, at_zero = (c.similarity.distances(t).sum(1).sqrt() for t in (u, torch.zeros_like(u)))
+    solved, at_zero = (c.distances(t).sum(1).sqrt() for t in (u, torch.zeros_like(u)))
     assert (solved * (1 + sigma**2) >= at_zero * (1 - 1e-6))[solution.converged].all()
 
 
@@ -33,7 +33,7 @@ def test_one_number_meets_the_bound(sigma: float) -> None:
     """z = σ(v − σz) has the residual v/(1 + σ²)."""
     problem = geq.EnergyProblem(
         geq.kernels.GaussianKernel(gamma=1e-12),
-        W=geq.operators.Dense(1, 1, norm=geq.constraints.Unconstrained()),
+        W=geq.operators.Dense(1, 1, constraint=geq.constraints.Unconstrained()),
         U=geq.operators.Dense(1, 1),
     ).double()
     with torch.no_grad():

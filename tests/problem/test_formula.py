@@ -19,7 +19,7 @@ def state_like(problem: geq.EnergyProblem, x: Tensor) -> Tensor:
 
 
 def cell_value(problem: geq.EnergyProblem, z: Tensor, x: Tensor) -> Tensor:
-    cell = geq.cells.ClosedFormCell(problem)
+    cell = problem
     return cell(z, cell.inject(x))
 
 
@@ -72,7 +72,7 @@ def test_linear_on_maps(padding: str) -> None:
 def test_patch_gaussian(padding: str) -> None:
     """GEQ eq. 16: loops over groups of channels and patches of pixels."""
     problem, x = hidden_problems.conv("patch", padding), maps()
-    similarity = problem.similarity
+    similarity = problem.kernel
     assert isinstance(similarity, geq.kernels.PatchGaussianKernel)
     z = state_like(problem, x)
     W, U = (operator.effective_weight(hidden_problems.SIZE) for operator in (problem.W, problem.U))

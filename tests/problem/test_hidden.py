@@ -40,7 +40,7 @@ def test_memory_order_is_chosen_by_the_size(
     x = torch.randn(3, hidden_problems.CHANNELS_IN, side, side, dtype=torch.float64)
     c = problem.inject(x.contiguous(memory_format=given))
     state = problem.initial_state(c)
-    for maps_of_solve in (c.injection, state, c.W.weight):
+    for maps_of_solve in (c.v, state, c.W.weight):
         assert maps_of_solve.is_contiguous(memory_format=chosen)
     assert state.shape == (3, hidden_problems.CHANNELS_STATE, side, side)
     assert not state.any()
@@ -149,8 +149,8 @@ def test_attention_needs_distances() -> None:
 
 def test_two_problems_do_not_share_the_state_of_a_norm_rule() -> None:
     rule = geq.constraints.SpectralBound(0.5)
-    first, second = (geq.operators.Convolution(2, 2, norm=rule) for _ in range(2))
-    assert first.norm is not second.norm
+    first, second = (geq.operators.Convolution(2, 2, constraint=rule) for _ in range(2))
+    assert first.constraint is not second.constraint
     first(torch.randn(1, 2, 5, 5))
-    assert first.norm.followed.direction.numel() == 50
-    assert second.norm.followed is None
+    assert first.constraint.followed.direction.numel() == 50
+    assert second.constraint.followed is None

@@ -16,7 +16,7 @@ from hidden_problems import matrix_of
 def convolution(padding: str = "zeros", bound: float = 0.5) -> geq.operators.Convolution:
     torch.manual_seed(0)
     return geq.operators.Convolution(
-        3, 4, padding=padding, norm=geq.constraints.SpectralBound(bound)
+        3, 4, padding=padding, constraint=geq.constraints.SpectralBound(bound)
     ).double()
 
 
@@ -37,7 +37,7 @@ def exact_norm(operator: geq.operators.Operator, side: int = 6) -> float:
 def test_weights_below_the_bound_are_left_alone() -> None:
     operator = convolution(bound=1e3).eval()
     assert torch.equal(operator.bind(maps()).weight, operator.raw_weight)
-    dense = geq.operators.Dense(3, 4, norm=geq.constraints.SpectralBound(1e3))
+    dense = geq.operators.Dense(3, 4, constraint=geq.constraints.SpectralBound(1e3))
     assert torch.equal(dense.weight, dense.raw_weight)
 
 
@@ -56,13 +56,13 @@ def test_training_follows_the_weights(padding: str) -> None:
 def test_evaluation_changes_no_buffer_and_is_repeatable() -> None:
     operator, x = convolution().eval(), maps()
     first = operator(x)
-    assert operator.norm.followed is None
+    assert operator.constraint.followed is None
     assert torch.equal(operator(x), first)
     trained = convolution().train()
     trained(x)
-    before = trained.norm.followed
+    before = trained.constraint.followed
     trained.eval()(x)
-    assert trained.norm.followed is before
+    assert trained.constraint.followed is before
 
 
 def test_evaluation_measures_once_per_weight(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,15 +90,15 @@ def test_evaluation_measures_once_per_weight(monkeypatch: pytest.MonkeyPatch) ->
 def test_another_size_is_measured_anew() -> None:
     operator = convolution("zeros").train()
     operator(maps(6))
-    assert operator.norm.followed.direction.shape == (1, 3, 6, 6)
+    assert operator.constraint.followed.direction.shape == (1, 3, 6, 6)
     operator(maps(9))
-    assert operator.norm.followed.direction.shape == (1, 3, 9, 9)
+    assert operator.constraint.followed.direction.shape == (1, 3, 9, 9)
     assert exact_norm(operator, 9) == pytest.approx(0.5, rel=1e-3)
 
 
 def test_gradient_flows_through_the_norm() -> None:
     """The exact derivative of V/σ(V): against finite differences."""
-    dense = geq.operators.Dense(4, 3, norm=geq.constraints.SpectralBound(0.5)).double()
+    dense = geq.operators.Dense(4, 3, constraint=geq.constraints.SpectralBound(0.5)).double()
     conv = convolution().eval()
     for operator, z in [(dense, torch.randn(2, 4, dtype=torch.float64)), (conv, maps(4)[:1])]:
         weight = operator.raw_weight.detach().clone().requires_grad_()
@@ -113,7 +113,7 @@ def test_large_matrices_use_power_iteration() -> None:
     """Beyond the size for which singular values are computed outright."""
     size = SMALL_MATRIX + 1
     torch.manual_seed(0)
-    operator = geq.operators.Dense(size, size, norm=geq.constraints.SpectralBound(0.7)).eval()
+    operator = geq.operators.Dense(size, size, constraint=geq.constraints.SpectralBound(0.7)).eval()
     with torch.no_grad():
         operator.raw_weight.copy_(torch.randn(size, 20) @ torch.randn(20, size))  # quick to measure exactly
     weight = operator.weight.detach()
@@ -168,9 +168,9 @@ def test_half_precision_is_measured_in_single(kind: str) -> None:
     torch.manual_seed(0)
     norm = geq.constraints.SpectralBound(0.5)
     operator = (
-        geq.operators.Dense(8, 8, norm=norm)
+        geq.operators.Dense(8, 8, constraint=norm)
         if kind == "dense"
-        else geq.operators.Convolution(4, 4, norm=norm)
+        else geq.operators.Convolution(4, 4, constraint=norm)
     )
     operator.bfloat16()
     z = torch.randn(2, 8) if kind == "dense" else torch.randn(2, 4, 6, 6)
@@ -189,9 +189,12 @@ def test_repr_shows_the_bound() -> None:
 
 def test_a_zero_matrix_is_no_problem() -> None:
     for operator, z in [
-        (geq.operators.Dense(3, 4, norm=geq.constraints.SpectralBound()), torch.randn(2, 3)),
-        (geq.operators.Convolution(3, 4, norm=geq.constraints.SpectralBound()), torch.randn(2, 3, 5, 5)),
-        (geq.operators.Dense(3, 4, norm=geq.constraints.WeightNorm()), torch.randn(2, 3)),
+        (geq.operators.Dense(3, 4, constraint=geq.constraints.SpectralBound()), torch.randn(2, 3)),
+        (
+            geq.operators.Convolution(3, 4, constraint=geq.constraints.SpectralBound()),
+            torch.randn(2, 3, 5, 5),
+        ),
+        (geq.operators.Dense(3, 4, constraint=geq.constraints.WeightNorm()), torch.randn(2, 3)),
     ]:
         with torch.no_grad():
             operator.raw_weight.zero_()
@@ -200,10 +203,10 @@ def test_a_zero_matrix_is_no_problem() -> None:
 
 def test_a_reloaded_operator_evaluates_to_the_very_same_numbers() -> None:
     """Also after a single training solve, whose direction is saved but has not been followed since."""
-    operator = geq.operators.Convolution(6, 3, norm=geq.constraints.SpectralBound(0.5))
+    operator = geq.operators.Convolution(6, 3, constraint=geq.constraints.SpectralBound(0.5))
     x = torch.randn(2, 6, 8, 8)
     operator.train()(x)
-    again = geq.operators.Convolution(6, 3, norm=geq.constraints.SpectralBound(0.5))
+    again = geq.operators.Convolution(6, 3, constraint=geq.constraints.SpectralBound(0.5))
     again.load_state_dict(operator.state_dict())
     with torch.no_grad():
         assert torch.equal(operator.eval()(x), again.eval()(x))
@@ -241,8 +244,8 @@ def test_small_changes_are_followed_by_one_step(monkeypatch: pytest.MonkeyPatch)
 def test_weights_of_any_size_keep_the_bound(rule: type, size: float, training: bool) -> None:
     """In single precision, where the squares leave the range of the numbers."""
     operator = convolution().float().train(training)
-    operator.adopt_norm(rule(0.5))
-    operator.norm.train(training)
+    operator.adopt_constraint(rule(0.5))
+    operator.constraint.train(training)
     operator.raw_weight.data.mul_(size)
     weight = operator.bind(maps().float()).weight.detach().double()
     norm = torch.linalg.matrix_norm(

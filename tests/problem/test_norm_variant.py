@@ -19,7 +19,11 @@ RULES = {
 def operator(name: str, bound: float, dense: bool, scale: float) -> geq.operators.Operator:
     torch.manual_seed(0)
     rule = RULES[name](bound)
-    made = geq.operators.Dense(5, 4, norm=rule) if dense else geq.operators.Convolution(3, 4, norm=rule)
+    made = (
+        geq.operators.Dense(5, 4, constraint=rule)
+        if dense
+        else geq.operators.Convolution(3, 4, constraint=rule)
+    )
     with torch.no_grad():
         made.raw_weight.mul_(scale)
     return made.double().eval()
@@ -48,15 +52,15 @@ def test_gains_are_learned_for_each_channel() -> None:
     x = torch.randn(2, 3, 6, 6, dtype=torch.float64)
     before = made(x).detach()
     with torch.no_grad():
-        made.norm.theta[1] = 0.0
+        made.constraint.theta[1] = 0.0
     after = made(x)
     torch.testing.assert_close(after[:, 1], before[:, 1] * 0.5 / torch.sigmoid(torch.tensor(2.0).double()))
     torch.testing.assert_close(after[:, 0], before[:, 0])
     after.sum().backward()
-    assert made.norm.theta.grad.abs().min() > 0
+    assert made.constraint.theta.grad.abs().min() > 0
 
 
 @pytest.mark.parametrize("name", RULES)
 def test_they_certify_as_the_default_rule_does(name: str) -> None:
-    layer = geq.GEQ2d(3, 8, 8, norm=RULES[name](1.4)).eval()
+    layer = geq.GEQ2d(3, 8, 8, constraint=RULES[name](1.4)).eval()
     assert layer.well_posedness((4, 4)).unique

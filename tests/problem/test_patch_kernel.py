@@ -95,9 +95,9 @@ def test_nan_stays_in_its_patch() -> None:
 @pytest.mark.parametrize("setting", [{"GEQ_COMPILE": "0"}, {"CC": "no-such-compiler"}, {"CC": "false"}])
 def test_without_a_compiler_the_formula_serves(setting: dict[str, str], tmp_path: Path) -> None:
     code = (
-        "import torch, geq; from geq.problem import patch_kernel\n"
+        "import torch, geq; from geq.kernels import compiled_patch\n"
         "layer = geq.GEQ2d(3, 16); layer(torch.randn(2, 3, 4, 4)).sum().backward()\n"
-        "print(patch_kernel.load() is None, bool(layer.last_solution.converged.all()))"
+        "print(compiled_patch.load() is None, bool(layer.last_solution.converged.all()))"
     )
     environment = {**setting, "XDG_CACHE_HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
     done = subprocess.run(

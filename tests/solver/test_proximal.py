@@ -17,7 +17,7 @@ def ill_conditioned() -> problems.Problem:
 
 @pytest.mark.parametrize("solver", [ProximalGradient(), FISTA()], ids=str)
 def test_plain_maps_are_refused(solver) -> None:
-    with pytest.raises(OptionError, match=r"with_step.*Anderson"):
+    with pytest.raises(OptionError, match=r"comes from an energy.*Anderson"):
         fixed_point(lambda z: z / 2, torch.zeros(1, 1), solver)
 
 

@@ -7,6 +7,7 @@ import pickle
 import pytest
 import torch
 
+import geq
 import problems
 from geq.errors import GeqError, OptionError
 from geq.solvers import FISTA, Anderson, Broyden, Picard, ProximalGradient, Solver, Status, fixed_point
@@ -111,14 +112,13 @@ def test_few_steps_return_the_best_seen(solver: Solver, max_steps: int) -> None:
 
         return spying
 
-    class Map:
-        def __call__(self, z):
-            return spy(problem.fn)(z)
+    class Map(geq.cells.Equation):
+        def proximal(self, step):
+            return geq.cells.Equation(spy(problem.fn.proximal(step)))
 
-        def with_step(self, step):
-            return spy(problem.fn.with_step(step))
-
-    solution = fixed_point(Map(), problem.start, solver, tol=1e-9, max_steps=max_steps, on_failure="ignore")
+    solution = fixed_point(
+        Map(spy(problem.fn)), problem.start, solver, tol=1e-9, max_steps=max_steps, on_failure="ignore"
+    )
     assert len(seen) == max_steps
     residuals = torch.stack([residual for _, residual in seen])
     torch.testing.assert_close(solution.residual, residuals.amin(0), rtol=1e-9, atol=1e-15)
@@ -130,7 +130,7 @@ def test_few_steps_return_the_best_seen(solver: Solver, max_steps: int) -> None:
 def test_nan_in_one_sample_leaves_the_others_alone(solver: Solver) -> None:
     clean = problems.quadratic()
 
-    class Poisoned:
+    class Poisoned(geq.cells.Equation):
         """The quadratic problem, except that the second sample turns to NaN once it moved."""
 
         def __init__(self, fn):
@@ -142,8 +142,8 @@ def test_nan_in_one_sample_leaves_the_others_alone(solver: Solver) -> None:
                 image[1, 2] = float("nan")
             return image
 
-        def with_step(self, step):
-            return Poisoned(self.fn.with_step(step))
+        def proximal(self, step):
+            return Poisoned(self.fn.proximal(step))
 
     options = {"tol": 1e-8, "max_steps": 800}
     expected = fixed_point(clean.fn, clean.start, solver, **options)

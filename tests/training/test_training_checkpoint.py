@@ -28,7 +28,7 @@ def example() -> Checkpoint:
     return Checkpoint(
         position={"epoch": 1, "batch": 2, "step": 3},
         model={"weight": torch.arange(6.0).reshape(2, 3)},
-        norms={"W.norm": {"weight": torch.ones(2, 3), "direction": torch.ones(1, 3)}},
+        norms={"W.constraint": {"weight": torch.ones(2, 3), "direction": torch.ones(1, 3)}},
         optimizer={
             "state": {0: {"momentum_buffer": torch.ones(2)}},
             "param_groups": [{"lr": 0.1, "params": [0]}],

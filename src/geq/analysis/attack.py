@@ -33,12 +33,11 @@ from geq.analysis.result import Result, Table
 from geq.analysis.subject import Subject
 from geq.data.dataset import Statistics
 from geq.data.loader import seeded
-from geq.equilibrium import Equilibrium
+from geq.equilibrium import Equilibrium, ignore_failures
 from geq.errors import InputError
-from geq.gradients import Implicit, Unrolled
+from geq.gradients import Implicit
 from geq.model.network import Network
 from geq.training.thread import limited_threads
-from geq.training.tolerance import measured_failures
 
 Images = Float[Tensor, "n c h w"]
 Labels = Int64[Tensor, "n"]
@@ -96,7 +95,7 @@ class Victim:
 @contextmanager
 def attacked(model: Network) -> Iterator[None]:
     """Inside, equilibria are differentiated exactly, what does not converge is measured, weights rest."""
-    layers = [layer for layer in model.equilibria().values() if not isinstance(layer.gradient, Unrolled)]
+    layers = [layer for layer in model.equilibria().values() if layer.gradient.iterations is None]
     gradients = [layer.gradient for layer in layers]
     learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
     try:
@@ -104,7 +103,7 @@ def attacked(model: Network) -> Iterator[None]:
             layer.gradient = ADJOINT
         for parameter in learned:
             parameter.requires_grad_(False)
-        with measured_failures(model):
+        with ignore_failures(model):
             yield
     finally:
         for parameter in learned:

@@ -15,10 +15,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from geq.cells import Context, EnergyProblem, ProximalCell
+from geq.cells import EnergyProblem
 from geq.equilibrium import Equilibrium
-from geq.kernels import LinearKernel, PatchGaussianKernel
-from geq.kernels.patch_gaussian import BoundPatchGaussian
+from geq.kernels import BoundGaussian, BoundKernel, LinearKernel, PatchGaussianKernel
 
 Map = Float[Tensor, "b rows columns"]
 
@@ -42,7 +41,7 @@ class AttentionMaps:
 @torch.no_grad()
 def attention_maps(layer: Equilibrium, x: Any) -> AttentionMaps:
     """Look at the equilibrium for ``x``."""
-    if not isinstance(layer.cell, ProximalCell):
+    if not isinstance(layer.cell, EnergyProblem):
         return AttentionMaps(
             None, None, None, f"{type(layer.cell).__name__} has neither β nor an energy of places"
         )
@@ -51,10 +50,10 @@ def attention_maps(layer: Equilibrium, x: Any) -> AttentionMaps:
     # The image, because only a prox is sure to satisfy the constraints to the last digit.
     z = layer.cell(layer.solve(x).value, c)
     energy = energy_map(problem, z, c)
-    if isinstance(c, Context) and isinstance(c.similarity, BoundPatchGaussian):
+    if isinstance(c, BoundKernel) and isinstance(c, BoundGaussian):
         beta = problem.attention(z, c)
         return AttentionMaps(beta.mean(1), beta.amin(1), energy, "" if energy is not None else NO_SUM)
-    kernel = type(problem.similarity).__name__
+    kernel = type(problem.kernel).__name__
     words = f"the kernel {kernel} has no β of patches"
     return AttentionMaps(None, None, energy, words if energy is not None else f"{words}; {NO_SUM}")
 
@@ -64,21 +63,21 @@ NO_SUM = "its energy is no sum over places"
 
 def energy_map(problem: EnergyProblem, z: Float[Tensor, "b *state"], c: Any) -> Map | None:
     """The share of each patch (pixel, for the linear kernel) in G(z; x); their sum is G."""
-    if type(problem).score is not EnergyProblem.score or not isinstance(c, Context) or z.ndim != 4:
+    if type(problem).score is not EnergyProblem.score or not isinstance(c, BoundKernel) or z.ndim != 4:
         return None
     u = c.W(z)
     if u.shape[-2:] != z.shape[-2:]:
         return None  # a strided W: states and features have different places
     own = (problem.penalty.cost(z) + 0.5 * z.square()).sum(1)
-    if type(problem.similarity) is LinearKernel:
-        return own - (c.injection * z).sum(1) - 0.5 * u.square().sum(1)
-    if not isinstance(problem.similarity, PatchGaussianKernel):
+    if type(problem.kernel) is LinearKernel:
+        return own - (c.v * z).sum(1) - 0.5 * u.square().sum(1)
+    if not isinstance(problem.kernel, PatchGaussianKernel):
         return None
-    assert isinstance(c.similarity, BoundPatchGaussian)
-    groups = u.shape[1] // problem.similarity.channel_split
-    side = problem.similarity.patch
-    q = c.similarity.distances(u).view(len(u), groups, u.shape[-2] // side, u.shape[-1] // side)
-    gamma = c.similarity.gamma_of(q.unsqueeze(-1))
+    assert isinstance(c, BoundGaussian)
+    groups = u.shape[1] // problem.kernel.channel_split
+    side = problem.kernel.patch
+    q = c.distances(u).view(len(u), groups, u.shape[-2] // side, u.shape[-1] // side)
+    gamma = c.gamma_of(q.unsqueeze(-1))
     positive = gamma > 0
     # For γ = 0 the limit up to its constant, as in the similarity itself.
     score = torch.where(positive, torch.exp(-gamma * q) / (2 * torch.where(positive, gamma, 1.0)), -0.5 * q)

@@ -24,7 +24,7 @@ from torch import Tensor
 from geq.analysis.norm import LayerNorms, has_norms, layer_norms
 from geq.analysis.result import Result, Table, shown
 from geq.analysis.subject import Subject
-from geq.cells import EnergyProblem, ProximalCell
+from geq.cells import EnergyProblem
 from geq.cells.base import Cell
 from geq.certificate import MonotoneWellPosedness, WellPosedness
 from geq.equilibrium import Equilibrium
@@ -53,7 +53,7 @@ def distance_factor(cell: Cell, certificate: WellPosedness) -> float | None:
     """‖z − z*‖ is at most this factor times ‖z − T(z)‖; None where nothing is proved."""
     rate = contraction_rate(cell, certificate)
     factors = [] if rate is None else [1 / (1 - rate)]
-    if isinstance(cell, ProximalCell) and certificate.unique:
+    if isinstance(cell, EnergyProblem) and certificate.unique:
         assert certificate.lower is not None
         assert certificate.upper is not None
         factors.append((2 - certificate.lower) / (1 - certificate.upper))
@@ -89,7 +89,7 @@ def certify_inputs(layer: Equilibrium, x: Any, certificate: WellPosedness) -> In
 @torch.no_grad()
 def certify_states(layer: Equilibrium, x: Any, z: State, certificate: WellPosedness) -> InputCertificates:
     """How far the states ``z`` are from the equilibria for ``x``."""
-    image = layer.cell.at(layer.cell.inject(x))(z)
+    image = layer.cell.equation(x)(z)
     pairs = zip(parts_of(z), parts_of(image), strict=True)
     residual = torch.cat([(a - b).flatten(1) for a, b in pairs], 1).norm(dim=1)
     norm = torch.cat([part.flatten(1) for part in parts_of(z)], 1).norm(dim=1)
@@ -100,10 +100,10 @@ def certify_states(layer: Equilibrium, x: Any, z: State, certificate: WellPosedn
 @torch.no_grad()
 def plain_iteration(layer: Equilibrium, x: Any) -> Solution:
     """The plain iteration z ← T(z) from the initial state, with its trace."""
-    fn = layer.cell.at(layer.cell.inject(x))
+    fn = layer.cell.equation(x)
     return fixed_point(
         fn,
-        fn.start(None),
+        fn.start(),
         Picard(),
         tol=MEASURED_TOL,
         max_steps=MEASURED_STEPS,
@@ -141,7 +141,7 @@ def certify_layer(layer: Equilibrium, x: Tensor, norms: LayerNorms | None = None
     plain = plain_iteration(layer, x[:MEASURED_INPUTS])
     relative = found.distance / found.norm.clamp_min(torch.finfo(found.norm.dtype).tiny)
     return {
-        "kernel": type(layer.problem.similarity).__name__ if norms is not None else type(layer.cell).__name__,
+        "kernel": type(layer.problem.kernel).__name__ if norms is not None else type(layer.cell).__name__,
         "norms": None if norms is None else norms.as_mapping(),
         "certificate": str(certificate),
         "feedback_norm": certificate.feedback_norm,

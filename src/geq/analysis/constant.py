@@ -14,10 +14,8 @@ from torch import Tensor
 
 from geq.analysis.norm import LayerNorms, has_norms, layer_norms
 from geq.analysis.subject import solved_tightly
-from geq.cells import Context
 from geq.equilibrium import Equilibrium
-from geq.kernels import LinearKernel
-from geq.kernels.base import BoundRadial, RadialSimilarity
+from geq.kernels import BoundGaussian, BoundKernel, GaussianKernel, LinearKernel
 from geq.operators.operator import size_of
 
 
@@ -25,8 +23,8 @@ def unsuited(layer: Equilibrium) -> str | None:
     """Why the propositions do not speak of this layer; None where they do."""
     if not has_norms(layer):
         return f"{type(layer.cell).__name__} is not the map of a kernel"
-    similarity = layer.problem.similarity
-    if not isinstance(similarity, (RadialSimilarity, LinearKernel)):
+    similarity = layer.problem.kernel
+    if not isinstance(similarity, (GaussianKernel, LinearKernel)):
         return f"the propositions are about Gaussian and linear kernels, not {type(similarity).__name__}"
     return None
 
@@ -92,17 +90,17 @@ def measure(layer: Equilibrium, x: Tensor, norms: LayerNorms | None = None) -> C
     """The constants of a layer on the inputs ``x``, at equilibria found to ten digits."""
     problem = layer.problem
     c = problem.inject(x)
-    assert isinstance(c, Context)
+    assert isinstance(c, BoundKernel)
     norms = layer_norms(problem, size_of(x)) if norms is None else norms
     z = solved_tightly(layer).solve(x).value
     assert isinstance(z, Tensor)
     gaussian, beta, gamma, radius = False, 1.0, None, 0.0
-    if isinstance(c.similarity, BoundRadial):
+    if isinstance(c, BoundGaussian):
         gaussian = True
-        q = c.similarity.distances(c.W(z))
+        q = c.distances(c.W(z))
         radius = float(q.max().clamp_min(0).sqrt())
-        beta = float(torch.exp(-c.similarity.gamma * q).max())
-        if c.similarity.gamma.dim() == 0:
-            gamma = float(c.similarity.gamma)
+        beta = float(torch.exp(-c.gamma * q).max())
+        if c.gamma.dim() == 0:
+            gamma = float(c.gamma)
     sizes = [float(t.flatten(1).norm(dim=1).max()) for t in (x, z)]
     return Constants(gaussian, norms, sizes[0], sizes[1], beta, gamma, radius)

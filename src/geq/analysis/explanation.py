@@ -17,16 +17,16 @@ from geq.analysis.landscape import Landscape, landscape, plane_of
 from geq.analysis.place import Place, branch_place, branch_places, last_place, named_place
 from geq.analysis.saliency import grad_cam
 from geq.analysis.trace import Trace, Way, own_way, trace
-from geq.cells import ProximalCell
+from geq.cells import EnergyProblem
 from geq.certificate import WellPosedness
 from geq.data.transform.pixel import Normalize
+from geq.equilibrium import ignore_failures
 from geq.errors import InputError, OptionError, unknown_name
 from geq.model.network import Network
 from geq.model.segmenter import Segmenter
 from geq.operators.operator import size_of
 from geq.training.prediction import load_pictures
 from geq.training.run import RunFolder
-from geq.training.tolerance import measured_failures
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ class Explainer:
         """
         self.check(branch, layer)
         x = self.normalised(image).to(next(self.model.parameters()))
-        with torch.no_grad(), measured_failures(self.model):
+        with torch.no_grad(), ignore_failures(self.model):
             probabilities = self.model(x).softmax(1)[0]
         said = int(probabilities.argmax())
         number = said if target is None else self.class_number(target)
@@ -221,14 +221,14 @@ class Explainer:
         if not places:
             notes.append("no equilibrium, hence neither β nor energy: only Grad-CAM is shown")
             return ()
-        with torch.no_grad(), measured_failures(self.model):
+        with torch.no_grad(), ignore_failures(self.model):
             inputs = self.model.inputs_of_equilibria(x)
         views = []
         for place in places if branch is None else [places[branch]]:
             assert place.equilibrium is not None
             layer = self.model.equilibria()[place.equilibrium]
             given = inputs[place.equilibrium]
-            with measured_failures(layer):
+            with ignore_failures(layer):
                 maps, solution = attention_maps(layer, given), layer.solve(given)
             if maps.missing:
                 notes.append(maps.missing)
@@ -266,14 +266,14 @@ class Explainer:
         inputs = self._inputs(image)
         found = self._trace(chosen, inputs)
         given, layer = inputs[chosen.equilibrium], equilibria[chosen.equilibrium]
-        with measured_failures(self.precise):
+        with ignore_failures(self.precise):
             others = {
                 place.label: own_way(equilibria[place.equilibrium], inputs[place.equilibrium])
                 for place in branch_places(self.precise)
                 if place.equilibrium is not None and place.equilibrium != chosen.equilibrium
             }
             around = None
-            if isinstance(layer.cell, ProximalCell):
+            if isinstance(layer.cell, EnergyProblem):
                 points = torch.cat([found.own.points, found.plain.points])
                 plane = plane_of(found.equilibrium, points, seed)
                 around = landscape(layer, given, plane, points)
@@ -285,13 +285,13 @@ class Explainer:
         return self._trace(branch_place(self.precise, branch), self._inputs(image))
 
     def _inputs(self, image: UInt8[Tensor, "1 c h w"]) -> dict[str, Tensor]:
-        with measured_failures(self.precise):
+        with ignore_failures(self.precise):
             return self.precise.inputs_of_equilibria(self.normalised(image).double())
 
     def _trace(self, place: Place, inputs: dict[str, Tensor]) -> Trace:
         assert place.equilibrium is not None
         certificate = self.certificate(place.equilibrium, self._single(inputs, place))
-        with measured_failures(self.precise):
+        with ignore_failures(self.precise):
             layer = self.precise.equilibria()[place.equilibrium]
             return trace(layer, inputs[place.equilibrium], certificate)
 

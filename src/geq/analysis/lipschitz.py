@@ -30,7 +30,7 @@ from geq.analysis.norm import LayerNorms
 from geq.analysis.result import Bound, Result, Table, shown
 from geq.analysis.subject import Subject, solved_tightly
 from geq.equilibrium import Equilibrium
-from geq.kernels.base import PEAK_CURVATURE
+from geq.kernels.gaussian import PEAK_CURVATURE
 
 STEEPEST = math.sqrt(2 / math.e)
 """max 2ce^{−c²}, which |e^{−a²} − e^{−b²}| ≤ |a − b| times has in it; the paper uses 1."""

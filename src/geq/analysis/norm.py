@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from geq.cells import EnergyProblem, ProximalCell
+from geq.cells import EnergyProblem
 from geq.equilibrium import Equilibrium
 from geq.kernels import PatchGaussianKernel
 from geq.layers.injection import Injection
@@ -107,13 +107,13 @@ class LayerNorms:
 
 def has_norms(layer: Equilibrium) -> bool:
     """Whether the layer is the map of a hidden problem with a W of its own."""
-    return isinstance(layer.cell, ProximalCell) and type(layer.problem) is EnergyProblem
+    return isinstance(layer.cell, EnergyProblem) and type(layer.problem) is EnergyProblem
 
 
 @torch.no_grad()
 def layer_norms(problem: EnergyProblem, size: Size | None, budget: float = THOROUGH) -> LayerNorms:
     """All norms of a problem's operators, on maps of this size."""
-    similarity, U = problem.similarity, input_map(problem.U, size)
+    similarity, U = problem.kernel, input_map(problem.U, size)
     patched = isinstance(similarity, PatchGaussianKernel)
     # With patches the verdicts rest on the joint norm; a percent in the others is not worth the time.
     W = problem.W.norm_enclosure(size, QUICK if patched else budget)

@@ -12,13 +12,11 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from geq.analysis.subject import Progress, silent
-from geq.cells import Context, ProximalCell
+from geq.cells import EnergyProblem
 from geq.data.loader import BatchLoader
-from geq.equilibrium import Equilibrium
-from geq.gradients import Unrolled
-from geq.kernels.base import BoundRadial
+from geq.equilibrium import Equilibrium, ignore_failures
+from geq.kernels import BoundGaussian
 from geq.model.network import Network
-from geq.training.tolerance import measured_failures
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ def observe(
     like = next(model.parameters())
     rows: list[tuple[Tensor, Tensor, dict[str, Tensor], dict[str, Tensor], Tensor]] = []
     model.eval()
-    with measured_failures(model), watched(model) as seen:
+    with ignore_failures(model), watched(model) as seen:
         for number, (images, labels) in enumerate(batches):
             seen.clear()
             logits = model(images.to(like))
@@ -74,13 +72,14 @@ def observe(
 
 def look(layer: Equilibrium, x: Any, z: Any) -> tuple[Tensor, Tensor | None] | None:
     """Energy and mean β of each sample at the output z; None where the layer minimises nothing."""
-    if not isinstance(layer.cell, ProximalCell):
+    if not isinstance(layer.cell, EnergyProblem):
         return None
-    context = layer.problem.inject(x)
-    if not isinstance(layer.gradient, Unrolled):
-        z = layer.cell.at(context)(z)  # only a prox is sure to satisfy the constraints to the last digit
+    equation = layer.problem.equation(x)
+    context = equation.context
+    if layer.gradient.iterations is None:
+        z = equation(z)  # only a prox is sure to satisfy the constraints to the last digit
     energy = layer.problem.energy(z, context)
-    if not isinstance(context, Context) or not isinstance(context.similarity, BoundRadial):
+    if not isinstance(context, BoundGaussian):
         return energy, None
     return energy, layer.problem.attention(z, context).flatten(1).mean(1)
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from geq.kernels.base import PEAK_CURVATURE
+from geq.kernels.gaussian import PEAK_CURVATURE
 
 
 def margin_loss(logits: Float[Tensor, "b classes"], labels: Int64[Tensor, "b"], margin: float) -> float:

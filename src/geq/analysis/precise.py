@@ -28,13 +28,13 @@ def in_double(model: Network) -> Network:
     model.eval()
     sizes = model.map_sizes()
     bounded = [
-        (operator, operator.norm.bound, operator.effective_weight(sizes[name]))
+        (operator, operator.constraint.bound, operator.effective_weight(sizes[name]))
         for name, layer in model.equilibria().items()
         for operator in layer.modules()
-        if isinstance(operator, Convolution) and isinstance(operator.norm, SpectralBound)
+        if isinstance(operator, Convolution) and isinstance(operator.constraint, SpectralBound)
     ]
     model.double()
     for operator, bound, weight in bounded:
         operator.raw_weight.copy_(weight)
-        operator.adopt_norm(Settled(bound))
+        operator.adopt_constraint(Settled(bound))
     return model.eval()

@@ -18,9 +18,9 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from geq.analysis.place import Place, last_place
+from geq.equilibrium import ignore_failures
 from geq.errors import InputError, MissingExtraError, OptionError
 from geq.model.network import Network
-from geq.training.tolerance import measured_failures
 
 
 def grad_cam(
@@ -53,7 +53,7 @@ def grad_cam(
     calls = _Count()
     handle = place.module.register_forward_hook(calls)
     try:
-        with measured_failures(model), torch.inference_mode(False), torch.enable_grad():
+        with ignore_failures(model), torch.inference_mode(False), torch.enable_grad():
             found = LayerGradCam(calls.checked(model, place), place.module).attribute(
                 images.clone() if images.is_inference() else images,
                 target,

@@ -33,10 +33,9 @@ from geq.analysis.constant import unsuited
 from geq.analysis.norm import AffineMap, LayerNorms, input_map
 from geq.analysis.result import Bound, Result, Table, shown
 from geq.analysis.subject import Subject
-from geq.cells import ClosedFormCell, Context, EnergyProblem
+from geq.cells import EnergyEquation, EnergyProblem
 from geq.equilibrium import Equilibrium
-from geq.kernels import GaussianKernel, LinearKernel
-from geq.kernels.base import BoundRadial
+from geq.kernels import BoundGaussian, GaussianKernel, LinearKernel
 from geq.operators import Convolution
 from geq.operators.operator import size_of
 from geq.solvers import Anderson, fixed_point
@@ -158,15 +157,13 @@ def monte_carlo(
     U = torch.randn(draws, shape[0], pair[0].shape[1], generator=generator, dtype=torch.float64)
     U = U * math.sqrt(variance)
     v = torch.cat([(U @ columns.t()).reshape(draws, *shape) for columns in pair])
-    cell = ClosedFormCell(problem)
-    c = Context(problem.W.bind(v), problem.similarity.bind(v))
-    z: Any = fixed_point(
-        cell.at(c), cell.initial_state(c), Anderson(), tol=1e-8, max_steps=500, on_failure="ignore"
-    ).value
+    c = problem.bind(v)
+    equation = EnergyEquation(problem, c)
+    z: Any = fixed_point(equation, None, Anderson(), tol=1e-8, max_steps=500, on_failure="ignore").value
     products = (z[:draws] * z[draws:]).flatten(1).sum(1)
     beta, gamma = 1.0, 0.0
-    if isinstance(c.similarity, BoundRadial):
-        beta, gamma = float(c.similarity.attention(c.W(z)).max()), float(c.similarity.gamma.mean())
+    if isinstance(c, BoundGaussian):
+        beta, gamma = float(c.attention(c.W(z)).max()), float(c.gamma.mean())
     return Estimate(
         float(products.mean()),
         float(products.std()) / math.sqrt(draws),
@@ -193,7 +190,7 @@ def analyse_pair(
     found = monte_carlo(problem, seen, shape, variance, draws, seed)
     single, tolerance = one_layer(*seen, variance), 3 * found.error
     distance = float((pair[0] - pair[1]).norm())
-    if isinstance(problem.similarity, LinearKernel):
+    if isinstance(problem.kernel, LinearKernel):
         bounds = [
             Bound("paper", paper_opteq(single, mu), found.mean, tolerance),
             Bound("corrected", corrected_opteq(*seen, rows, variance, mu), found.mean, tolerance),
@@ -202,7 +199,7 @@ def analyse_pair(
         largest = max(found.state_norm, *(float(x.norm()) for x in pair))
         # A convolution has directions that it hardly sees; σ_min = 0 makes the printed bound largest.
         printed = paper_geq(single, mu, found.beta_max, found.gamma, largest, 0.0, distance)
-        exponent = found.gamma if type(problem.similarity) is GaussianKernel and len(seen[0]) == 1 else None
+        exponent = found.gamma if type(problem.kernel) is GaussianKernel and len(seen[0]) == 1 else None
         own = corrected_geq(*seen, rows, variance, mu, exponent) * projection**2
         bounds = [
             Bound("paper", printed, found.mean, tolerance),

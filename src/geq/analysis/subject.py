@@ -14,7 +14,7 @@ from geq.analysis.norm import LayerNorms, has_norms, layer_norms
 from geq.analysis.precise import in_double
 from geq.data.dataset import Dataset, Labelled, Split
 from geq.data.loader import BatchLoader
-from geq.equilibrium import Equilibrium
+from geq.equilibrium import Equilibrium, ignore_failures
 from geq.errors import InputError, OptionError, check_seed
 from geq.gradients import Implicit
 from geq.model.network import Network
@@ -22,7 +22,6 @@ from geq.operators.operator import size_of
 from geq.solvers import Anderson
 from geq.training.ingredient import evaluation_loader, open_split
 from geq.training.run import RunFolder
-from geq.training.tolerance import measured_failures
 
 Progress = Callable[[str, int, int], None]
 """Called with what is under way, how much of it is done and how much there will be."""
@@ -200,7 +199,7 @@ def equilibria(model: Network, where: str) -> dict[str, Equilibrium]:
 @torch.no_grad()
 def inputs(model: Network, images: Tensor) -> dict[str, Tensor]:
     """What each equilibrium is given for ``images``."""
-    with measured_failures(model):
+    with ignore_failures(model):
         return model.inputs_of_equilibria(images)
 
 

@@ -13,7 +13,6 @@ Anderson's method is usually faster than the first and promises neither.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,13 +22,13 @@ from torch import Tensor
 
 from geq.analysis.certificate import contraction_rate
 from geq.analysis.subject import solved_tightly
-from geq.cells import FeatureMap, ProximalCell, ProximalMap, StationaryMap
+from geq.cells import CellEquation, EnergyProblem, Equation
+from geq.cells.base import State, parts_of
 from geq.certificate import WellPosedness
 from geq.equilibrium import Equilibrium
 from geq.errors import InputError
 from geq.gradients import Unrolled
-from geq.solvers import FISTA, Picard, ProximalGradient, fixed_point
-from geq.solvers.state import State, parts_of
+from geq.solvers import Picard, Solution, Solver, fixed_point
 
 PLAIN_STEPS = 60
 
@@ -89,19 +88,19 @@ class Trace:
 @torch.no_grad()
 def trace(layer: Equilibrium, x: Any, certificate: WellPosedness) -> Trace:
     """Follow a layer in evaluation mode, preferably in double precision, on one input."""
-    fn = layer.cell.at(layer.cell.inject(x))
-    start = fn.start(None)
+    equation = layer.cell.equation(x)
+    start = equation.start()
     rows = flat(start)
     if len(rows) != 1:
         raise InputError(f"a way is followed for one input at a time: got {len(rows)}")
     exact = solved_tightly(layer, tol=max(1e-10, 10 * torch.finfo(rows.dtype).eps)).solve(x).value
-    found = fn(exact)
-    energies = isinstance(layer.cell, ProximalCell)
+    found = equation(exact)
+    energies = isinstance(layer.cell, EnergyProblem)
     return Trace(
         flat(found)[0],
-        float(layer.problem.energy(as_tensor(found), fn.context)) if energies else None,
-        measured(layer, fn, own_points(layer, x)),
-        measured(layer, fn, plain_points(layer, fn)),
+        float(layer.problem.energy(as_tensor(found), equation.context)) if energies else None,
+        measured(layer, equation, own_points(layer, x)),
+        measured(layer, equation, plain_points(layer, equation)),
         contraction_rate(layer.cell, certificate),
         energies and certificate.lower is not None and certificate.lower > -1,
         layer.tol,
@@ -112,39 +111,32 @@ def trace(layer: Equilibrium, x: Any, certificate: WellPosedness) -> Trace:
 @torch.no_grad()
 def own_way(layer: Equilibrium, x: Any) -> Way:
     """The way of the layer's own solver."""
-    return measured(layer, layer.cell.at(layer.cell.inject(x)), own_points(layer, x))
+    return measured(layer, layer.cell.equation(x), own_points(layer, x))
 
 
 def own_points(layer: Equilibrium, x: Any) -> list[State]:
-    """The images that the layer's own solve passes, in order."""
-    fn = layer.cell.at(layer.cell.inject(x))
+    """Return the images that the layer's own solve passes, in order."""
+    points: list[State] = []
+
+    def find(equation: Equation) -> Solution:
+        recorded = Recorder(layer.solver.prepare(equation), points)
+        return solve(recorded, layer.solver, layer.tol, layer.max_steps)
+
+    equation = layer.cell.equation(x)
     if isinstance(layer.gradient, Unrolled):
-        return unrolled_points(layer.gradient, fn)
-    features = layer.feature_map(fn)
-    recorded = Recorder(fn, features, isinstance(layer.solver, (ProximalGradient, FISTA)))
-    fixed_point(
-        recorded,
-        fn.start(None) if features is None else features.start(None),
-        layer.solver,
-        tol=layer.tolerance(features),
-        max_steps=layer.max_steps,
-        on_failure="ignore",
-    )
-    return recorded.points
-
-
-def unrolled_points(gradient: Unrolled, fn: StationaryMap) -> list[State]:
-    z, points = fn.start(None), []
-    for count in range(1, gradient.steps + 1):
-        z = gradient.advance(fn, z, count)
-        points.append(z)
+        return list(layer.gradient.trajectory(equation, equation.start()))
+    find(equation)
     return points
 
 
-def plain_points(layer: Equilibrium, fn: StationaryMap) -> list[State]:
-    recorded = Recorder(fn, None, False)
-    fixed_point(recorded, fn.start(None), Picard(), tol=layer.tol, max_steps=PLAIN_STEPS, on_failure="ignore")
-    return recorded.points
+def plain_points(layer: Equilibrium, equation: Equation) -> list[State]:
+    points: list[State] = []
+    solve(Recorder(equation, points), Picard(), layer.tol, PLAIN_STEPS)
+    return points
+
+
+def solve(recorded: Recorder, solver: Solver[Any], tol: float, max_steps: int) -> Solution:
+    return fixed_point(recorded, None, solver, tol=tol, max_steps=max_steps, on_failure="ignore")
 
 
 def flat(state: State) -> Float[Tensor, "b size"]:
@@ -158,41 +150,42 @@ def as_tensor(state: State) -> Tensor:
     return state
 
 
-class Recorder:
-    """The map of a solve, remembering the image of every state that it is asked for."""
+class Recorder(Equation):
+    """A prepared equation that remembers the image of every state that a solver asks for.
 
-    def __init__(self, fn: StationaryMap, features: FeatureMap | None, descent: bool) -> None:
-        self.fn, self.features = fn, features
-        self.points: list[State] = []
-        if descent:
-            # Only solvers that look for it may find it: a plain map has no proximal step.
-            self.with_step = self._with_step
+    Args:
+        prepared: What the solver iterates on.
+        points: Where the images are kept.
+    """
 
-    def __call__(self, z: State) -> State:
-        if self.features is not None:
-            features = self.features(as_tensor(z))
-            self.points.append(self.features.state(as_tensor(z)))
-            return features
-        image = self.fn(z)
-        self.points.append(image)
-        return image
+    def __init__(self, prepared: Equation, points: list[State]) -> None:
+        self.prepared, self.points = prepared, points
+        self.tolerance_factor = prepared.tolerance_factor
+        self.couples_samples = prepared.couples_samples
 
-    def _with_step(self, step: float) -> Callable[[Tensor], Tensor]:
-        assert isinstance(self.fn, ProximalMap)
-        mapping = self.fn.with_step(step)
+    def start(self) -> State:
+        return self.prepared.start()
 
-        def recorded(z: Tensor) -> Tensor:
-            self.points.append(self.fn(z))
-            return mapping(z)
+    def state(self, u: State) -> State:
+        return self.prepared.state(u)
 
-        return recorded
+    def proximal(self, step: float) -> Equation:
+        return self
+
+    def __call__(self, u: Any) -> State:
+        value = self.prepared(u)
+        self.points.append(self.prepared.image(u))
+        return value
+
+    def reduced(self) -> Equation:
+        return self  # prepared already
 
 
-def measured(layer: Equilibrium, fn: StationaryMap, points: list[State]) -> Way:
+def measured(layer: Equilibrium, equation: CellEquation, points: list[State]) -> Way:
     """Residual and energy at each point."""
     rows = torch.cat([flat(point) for point in points])
-    images = torch.cat([flat(fn(point)) for point in points])
+    images = torch.cat([flat(equation(point)) for point in points])
     energy = None
-    if isinstance(layer.cell, ProximalCell):
-        energy = torch.cat([layer.problem.energy(as_tensor(point), fn.context) for point in points])
+    if isinstance(layer.cell, EnergyProblem):
+        energy = torch.cat([layer.problem.energy(as_tensor(point), equation.context) for point in points])
     return Way(rows, (images - rows).norm(dim=1), energy)

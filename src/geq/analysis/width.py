@@ -23,10 +23,9 @@ from torch import Tensor
 
 from geq.analysis.result import Result, Table, shown
 from geq.analysis.subject import Subject, solved_tightly
-from geq.cells import Context, ProximalCell
+from geq.cells import EnergyProblem
 from geq.equilibrium import Equilibrium
-from geq.kernels import PatchGaussianKernel, to_patches
-from geq.kernels.base import BoundRadial, RadialSimilarity
+from geq.kernels import BoundGaussian, BoundKernel, GaussianKernel, PatchGaussianKernel, to_patches
 
 DEGREES = (0, 1, 2, 3, 4, 6, 8, 12)
 
@@ -76,19 +75,19 @@ def projected_patches(layer: Equilibrium, x: Tensor) -> tuple[Tensor, Tensor, Te
     """(Ux + b)W_h and WzW_h by patch at the equilibrium, and γ of each sample (or one γ)."""
     problem = layer.problem
     c = problem.inject(x)
-    assert isinstance(c, Context)
-    assert isinstance(c.similarity, BoundRadial)
+    assert isinstance(c, BoundKernel)
+    assert isinstance(c, BoundGaussian)
     z = solved_tightly(layer).solve(x).value
     assert isinstance(z, Tensor)
-    similarity = problem.similarity
+    similarity = problem.kernel
     pair = []
-    for maps in (c.injection, c.W(z)):
+    for maps in (c.v, c.W(z)):
         if isinstance(similarity, PatchGaussianKernel):
             cut = to_patches(maps, similarity.patch, similarity.channel_split)
             pair.append((cut @ similarity.projection.to(cut.dtype)).flatten(1, -2))
         else:
             pair.append(maps.flatten(1).unsqueeze(1))
-    return pair[0], pair[1], c.similarity.gamma
+    return pair[0], pair[1], c.gamma
 
 
 def analyse_layer(layer: Equilibrium, x: Tensor) -> dict[str, Any]:
@@ -118,9 +117,7 @@ def analyse(subject: Subject) -> Result:
     values: dict[str, Any] = {}
     notes = []
     for name, layer in subject.layers.items():
-        gaussian = isinstance(layer.cell, ProximalCell) and isinstance(
-            layer.problem.similarity, RadialSimilarity
-        )
+        gaussian = isinstance(layer.cell, EnergyProblem) and isinstance(layer.problem.kernel, GaussianKernel)
         if not gaussian:
             notes.append(f"{name}: proposition 1 is about Gaussian kernels.")
             continue

@@ -44,7 +44,7 @@ class Branch:
     def layer(self, gradient: Gradient | None = None, tol: float = 1e-3, max_steps: int = 50) -> Equilibrium:
         torch.manual_seed(0)
         U = Convolution(OUT_CHANNELS, self.mid_channels, bias=True) if self.whole else nn.Identity()
-        W = Convolution(OUT_CHANNELS, self.mid_channels, norm=SpectralBound(self.bound))
+        W = Convolution(OUT_CHANNELS, self.mid_channels, constraint=SpectralBound(self.bound))
         problem = EnergyProblem(PatchGaussianKernel(), W, U)
         return Equilibrium(problem, Anderson(), gradient or GAUSSIAN_GRADIENT, tol, max_steps, "ignore")
 

@@ -16,8 +16,7 @@ from torch import Tensor
 
 from geq.equilibrium import Equilibrium
 from geq.errors import OptionError
-from geq.kernels import PatchGaussianKernel
-from geq.kernels.base import BoundRadial
+from geq.kernels import BoundGaussian, PatchGaussianKernel
 
 
 def cut(maps: Tensor, patch: int, split: int) -> Tensor:
@@ -49,12 +48,12 @@ class LiteralMap:
     def of(cls, layer: Equilibrium, x: Tensor) -> LiteralMap:
         """The map that ``layer`` has for x."""
         problem = layer.problem
-        similarity = problem.similarity
+        similarity = problem.kernel
         if not isinstance(similarity, PatchGaussianKernel):
             raise OptionError(f"algorithm 1 has a kernel on patches: got {type(similarity).__name__}")
         injected = problem.U(x).contiguous()
         bound = similarity.bind(injected)
-        assert isinstance(bound, BoundRadial)
+        assert isinstance(bound, BoundGaussian)
         return cls(
             injected=injected,
             weight=problem.W.bind(injected).weight,

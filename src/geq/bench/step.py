@@ -142,8 +142,8 @@ def solver_overhead(branch: Branch, setting: Setting) -> Iterator[Finding]:
     """Anderson against evaluating the bare map as often."""
     layer, steps = branch.layer(), 10
     cell = layer.cell
-    fn = cell.at(cell.inject(branch.input())).features()  # type: ignore[attr-defined]
-    start = fn.start(None)
+    fn = cell.equation(branch.input()).reduced()
+    start = fn.start()
 
     def bare() -> None:
         u = start

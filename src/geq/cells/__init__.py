@@ -1,27 +1,27 @@
-"""The stationary map of a problem."""
+"""Cells: which equation a state must satisfy, for problems with and without an energy."""
 
-from geq.cells.base import Cell, JointMap, StationaryMap
-from geq.cells.closed_form import ClosedLinearisation, FeatureMap
+from geq.cells.base import Cell, CellEquation, Equation
 from geq.cells.deep import BoundLayer, DeepCell, DeepContext, UnitLayer
+from geq.cells.energy import EnergyEquation, EnergyProblem
+from geq.cells.features import ClosedLinearisation, FeatureEquation
 from geq.cells.form import AffineChange, BlockForm, ChangedForm, FeatureForm
-from geq.cells.proximal import ClosedFormCell, DerivedCell, ProximalCell, ProximalMap
+from geq.cells.linearisation import Linearisation
 
 __all__ = [
     "AffineChange",
     "BlockForm",
     "BoundLayer",
     "Cell",
+    "CellEquation",
     "ChangedForm",
-    "ClosedFormCell",
     "ClosedLinearisation",
     "DeepCell",
     "DeepContext",
-    "DerivedCell",
+    "EnergyEquation",
+    "EnergyProblem",
+    "Equation",
+    "FeatureEquation",
     "FeatureForm",
-    "FeatureMap",
-    "JointMap",
-    "ProximalCell",
-    "ProximalMap",
-    "StationaryMap",
+    "Linearisation",
     "UnitLayer",
 ]

@@ -1,30 +1,116 @@
-"""A cell is the map z <- T(z; c) whose fixed points are the layer's output."""
+"""Cells and equations: which equation z = T(z; x) a state must satisfy, and that equation for one input."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from geq.cells.linearisation import AutogradLinearisation, Linearisation
 from geq.certificate import WellPosedness
-from geq.errors import CheckedOptions
+from geq.errors import CheckedOptions, InputError, OptionError
 from geq.operators.operator import Size
 
 State = Tensor | tuple[Tensor, ...]
 
 
+def parts_of(state: State) -> tuple[Tensor, ...]:
+    return state if isinstance(state, tuple) else (state,)
+
+
+class Equation:
+    """z = T(z) for one input: all that solvers and gradients see.
+
+    What a solver iterates on may differ from the state (see :meth:`reduced` and :meth:`state`).
+
+    Args:
+        function: T.
+        z0: Where a solve starts; None where the solve is told.
+    """
+
+    tolerance_factor = 1.0
+    """Relative residual of what is iterated that bounds the state's by 1."""
+    couples_samples = False
+    """Whether T looks at the whole batch, so that the samples' equations must be solved together."""
+
+    def __init__(self, function: Callable[[Any], Any], z0: State | None = None) -> None:
+        self.function, self.z0 = function, z0
+
+    def __call__(self, u: Any) -> Any:
+        return self.function(u)
+
+    def start(self) -> State:
+        """Return where a solve starts."""
+        if self.z0 is None:
+            raise InputError("a solve needs a start: got none; give z0 with the equation or to fixed_point")
+        return self.z0
+
+    def state(self, u: State) -> State:
+        """Return the state, from what a solver iterated on."""
+        return u
+
+    def image(self, u: Any) -> State:
+        """Return T at the state that the solver's iterate u stands for, as a state."""
+        return self(u)
+
+    def reduced(self) -> Equation:
+        """Return an equivalent equation in fewer unknowns, where one is known; otherwise this one."""
+        return self
+
+    def proximal(self, step: float) -> Equation:
+        """Return the equation of a proximal step, where T comes from an energy."""
+        raise OptionError(
+            "a proximal step needs an equation that comes from an energy: got a map without one; use Picard, "
+            "Anderson or Broyden for a plain map"
+        )
+
+    def linearise(self, z: Any) -> Linearisation:
+        """Return the derivatives of T at z; here by autograd."""
+        return AutogradLinearisation(self, z)
+
+    def observe(self, z: Any) -> None:
+        """Update running statistics from the solution z of a training solve."""
+
+
+class CellEquation(Equation):
+    """The equation of a cell, for the context c of one input."""
+
+    def __init__(self, cell: Cell, context: Any) -> None:
+        self.cell, self.context = cell, context
+        self.couples_samples = cell.couples_samples
+        self.z0: State | None = None
+
+    def __call__(self, u: Any) -> Any:
+        return self.cell(u, self.context)
+
+    def start(self) -> State:
+        return self.cell.initial_state(self.context) if self.z0 is None else self.z0
+
+    def start_at(self, z0: State) -> None:
+        """Start from a given state (a warm start), cast to the precision of the cell's own."""
+        start = self.cell.initial_state(self.context)
+        expected, came = [[tuple(p.shape) for p in parts_of(s)] for s in (start, z0)]
+        if expected != came:
+            raise InputError(f"z0 must have the shape of the state, {expected}: got {came}")
+        cast = [new.to(old.dtype) for new, old in zip(parts_of(z0), parts_of(start), strict=True)]
+        self.z0 = tuple(cast) if isinstance(start, tuple) else cast[0]
+
+    def observe(self, z: Any) -> None:
+        self.cell.observe(z, self.context)
+
+
 class Cell(nn.Module, metaclass=CheckedOptions):
-    """Base class. A cell of one's own gives ``forward(z, c)`` and, where x is not the context, ``inject``.
+    """Base class. A custom cell gives ``forward(z, c)`` and, where x is not the context, ``inject``.
 
     States are tensors, or tuples of tensors (multi-scale models), with the batch first.
 
     >>> class Affine(Cell):
     ...     def forward(self, z, c):
     ...         return 0.5 * z + c
-    >>> cell = Affine()
-    >>> cell(torch.ones(1, 2), cell.inject(torch.ones(1, 2)))
+    >>> Affine().equation(torch.ones(1, 2))(torch.ones(1, 2))
     tensor([[1.5000, 1.5000]])
     """
 
@@ -32,66 +118,28 @@ class Cell(nn.Module, metaclass=CheckedOptions):
     """Whether T looks at the whole batch, so that the samples' equations must be solved together."""
 
     def inject(self, x: Any) -> Any:
-        """The context c: everything that depends on the input only, computed once per solve."""
+        """Return the context c: everything that depends on the input only, computed once per solve."""
         return x
 
     def initial_state(self, c: Any) -> State:
-        """Where a solve starts; zeros like the context unless overridden."""
+        """Return where a solve starts; zeros like the context unless overridden."""
         return torch.zeros_like(c)
 
     @abstractmethod
-    def forward(self, z: Any, c: Any) -> State: ...
+    def forward(self, z: Any, c: Any) -> State:
+        """Return T(z; c)."""
 
-    def settled(self, z: Any, c: Any) -> None:
-        """Called with the equilibrium of each training solve: for statistics that a cell keeps."""
+    def observe(self, z: Any, c: Any) -> None:
+        """Update running statistics; called with the equilibrium of each training solve."""
 
-    def at(self, c: Any) -> StationaryMap:
-        """The map of the state alone, for one context."""
-        return StationaryMap(self, c)
+    def equation(self, x: Any) -> CellEquation:
+        """Return the equation for one input."""
+        return CellEquation(self, self.inject(x))
 
     def well_posedness(self, size: Size | None = None) -> WellPosedness:
-        """What is proved about the fixed points; for a cell that does not say, nothing.
+        """Return what is proved about the fixed points; for a cell that does not say, nothing.
 
         Args:
-            size: height and width of the maps, which the norm of a convolution depends on.
+            size: Height and width of the maps, which the norm of a convolution depends on.
         """
         return WellPosedness()
-
-
-class StationaryMap:
-    """z ↦ T(z; c) for one c: what solvers and gradients work on."""
-
-    def __init__(self, cell: Cell, context: Any) -> None:
-        self.cell, self.context = cell, context
-
-    def __call__(self, z: State) -> State:
-        return self.cell(z, self.context)
-
-    def start(self, z0: State | None) -> State:
-        """Where a solve starts: at ``z0``, or at the cell's initial state."""
-        return self.cell.initial_state(self.context) if z0 is None else z0
-
-    def state(self, z: State) -> State:
-        """The cell's state, from what a solver worked on."""
-        return z
-
-
-class JointMap(StationaryMap):
-    """The map of a cell that couples samples, as solvers must see it: the batch is one sample.
-
-    Solvers stop every sample by its own residual. Where a sample depends on the others, one that stopped
-    would not follow them any more.
-    """
-
-    def __call__(self, z: State) -> State:
-        return joined(super().__call__(self.state(z)))
-
-    def start(self, z0: State | None) -> State:
-        return joined(super().start(z0))
-
-    def state(self, z: State) -> State:
-        return tuple(part[0] for part in z) if isinstance(z, tuple) else z[0]
-
-
-def joined(z: State) -> State:
-    return tuple(part[None] for part in z) if isinstance(z, tuple) else z[None]

@@ -8,6 +8,7 @@ convolution at its real spatial size, not of the reshaped kernel).
 from __future__ import annotations
 
 import functools
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,6 +36,9 @@ NUDGE = 0.01
 
 class Constraint(nn.Module, metaclass=CheckedOptions):
     """Base class. ``adopt`` is called once with the fresh weight, ``forward`` once per solve."""
+
+    bound: float = math.inf
+    """Bound on the norm of the operator that the constraint guarantees."""
 
     def adopt(self, weight: Tensor) -> None:
         """Create what the rule has to learn or remember."""

@@ -166,8 +166,8 @@ def cut_off(model: Network, evaluations: int) -> Iterator[None]:
 
 def cut(layer: Equilibrium, evaluations: int) -> Callable[[Tensor], State]:
     def forward(x: Tensor) -> State:
-        fn = layer.cell.at(layer.cell.inject(x))
-        z = fn.start(None)
+        fn = layer.cell.equation(x)
+        z = fn.start()
         for _ in range(evaluations):
             z = fn(z)
         return fn.state(z)
@@ -219,9 +219,9 @@ def even_weights(model: Network, images: Tensor) -> bool:
         branches, changed = probe(model, images), False
         for name, layer in model.equilibria().items():
             weights = branches[name].attention if name in branches else None
-            if weights is None or not isinstance(layer.problem.similarity, PatchGaussianKernel):
+            if weights is None or not isinstance(layer.problem.kernel, PatchGaussianKernel):
                 continue
-            kernel = layer.problem.similarity
+            kernel = layer.problem.kernel
             kernel.raw_projection.copy_(kernel.projection * weights.mean().sqrt())
             kernel.gamma = ZeroGamma()
             changed = True

@@ -118,10 +118,10 @@ class Saliency:
         import torch
 
         from geq.analysis.saliency import grad_cam, stretched
+        from geq.equilibrium import ignore_failures
         from geq.model.network import Network
         from geq.training.ingredient import evaluation_loader, open_split
         from geq.training.thread import limited_threads
-        from geq.training.tolerance import measured_failures
         from geq.training.tradeoff import first_images
 
         options, model = folder.options(), Network.from_pretrained(folder.model)
@@ -129,7 +129,7 @@ class Saliency:
         loader = evaluation_loader(test, batch_size=50, statistics=folder.data().statistics)
         random = torch.Generator().manual_seed(0)
         falls, focus = [], []
-        with limited_threads(options, model), measured_failures(model):
+        with limited_threads(options, model), ignore_failures(model):
             model.eval()
             for images, _ in first_images(loader, self.images):
                 with torch.no_grad():
@@ -176,17 +176,17 @@ class Speed:
     repeats: int = 3
 
     def measure(self, folder: RunFolder) -> Metrics:
+        from geq.equilibrium import ignore_failures
         from geq.model.network import Network
         from geq.training.ingredient import evaluation_loader, open_split
         from geq.training.thread import limited_threads
-        from geq.training.tolerance import measured_failures
         from geq.training.tradeoff import first_images, solved, timed_backward, timed_inference
 
         options, model = folder.options(), Network.from_pretrained(folder.model)
         loader = evaluation_loader(
             open_split(options, "test"), statistics=folder.data().statistics, batch_size=options.batch_size
         )
-        with limited_threads(options, model), measured_failures(model):
+        with limited_threads(options, model), ignore_failures(model):
             batches = list(first_images(loader, self.images))
             number = sum(len(labels) for _, labels in batches)
             forward = min(timed_inference(model, batches) for _ in range(self.repeats))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from geq.analysis.ood import auroc
 from geq.data.dataset import Dataset, ImageDataset
-from geq.kernels.patch_gaussian import BoundPatchGaussian
+from geq.kernels import BoundGaussian
 from geq.model.network import Network
 
 CHANGED = 25 / 255
@@ -48,7 +48,7 @@ def weights_of(model: Network, images: Tensor) -> Iterator[tuple[Tensor, Tensor]
     inputs = model.inputs_of_equilibria(images)
     for name, layer in model.equilibria().items():
         c = layer.problem.inject(inputs[name])
-        if isinstance(c.similarity, BoundPatchGaussian):
+        if isinstance(c, BoundGaussian):
             z = layer.solve(inputs[name]).value
             assert isinstance(z, Tensor)
             yield layer.problem.attention(z, c), layer.problem.attention(torch.zeros_like(z), c)

@@ -36,12 +36,12 @@ class OutlierWeights:
 
         from geq.analysis.corruption import Corrupted
         from geq.data.dataset import Labelled
+        from geq.equilibrium import ignore_failures
         from geq.experiment.outlier import changed, detection, in_memory, rank_correlation, weights_of
         from geq.model.network import Network
         from geq.training.evaluation import evaluate
         from geq.training.ingredient import evaluation_loader
         from geq.training.thread import limited_threads
-        from geq.training.tolerance import measured_failures
 
         model, even = (Network.from_pretrained(folder.model) for _ in range(2))
         dataset = held_out(folder)
@@ -56,7 +56,7 @@ class OutlierWeights:
             loader = evaluation_loader(dataset, statistics=folder.data().statistics)
             return evaluate(model, loader).accuracy - evaluate(even, loader).accuracy
 
-        with limited_threads(folder.options(), model), measured_failures(model):
+        with limited_threads(folder.options(), model), ignore_failures(model):
             found: Metrics = {
                 "even_loss": lost(clean),
                 "beta_by_size": mean(rank_correlation(*pair) for pair in weights_of(model, images)),

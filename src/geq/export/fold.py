@@ -17,4 +17,4 @@ def fold_norms(module: nn.Module, size: Size | None) -> None:
         if isinstance(part, Operator):
             weight = part.effective_weight(size).detach().clone(memory_format=torch.contiguous_format)
             part.raw_weight = nn.Parameter(weight, requires_grad=False)
-            part.norm = Unconstrained()
+            part.constraint = Unconstrained()

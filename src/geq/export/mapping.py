@@ -13,12 +13,18 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from geq.cells import Cell, ClosedFormCell, DeepCell, EnergyProblem, UnitLayer
+from geq.cells import Cell, DeepCell, EnergyProblem, UnitLayer
 from geq.equilibrium import Equilibrium
 from geq.errors import OptionError
-from geq.kernels import GaussianKernel, Kernel, LinearKernel, PatchGaussianKernel
-from geq.kernels.base import InnerProductKernel
-from geq.kernels.patch_gaussian import from_patches, to_patches
+from geq.kernels import (
+    GaussianKernel,
+    InnerProductKernel,
+    Kernel,
+    LinearKernel,
+    PatchGaussianKernel,
+    from_patches,
+    to_patches,
+)
 from geq.operators import Convolution
 from geq.operators.operator import Operator
 from geq.penalties.base import per_sample
@@ -172,8 +178,8 @@ class StateMap(PlainMap):
     def __init__(self, problem: EnergyProblem) -> None:
         super().__init__()
         self.penalty, self.U, self.W = problem.penalty, problem.U, Feedback(problem.W)
-        self.acts_on = problem.similarity.acts_on
-        self.attraction = attraction_of(problem.similarity, problem.W.raw_weight.dtype)
+        self.acts_on = problem.kernel.acts_on
+        self.attraction = attraction_of(problem.kernel, problem.W.raw_weight.dtype)
 
     def context(self, x: Tensor) -> Context:
         v = self.U(x)
@@ -271,7 +277,7 @@ def plain_map(layer: Equilibrium, in_features: bool) -> PlainMap:
     cell = layer.cell
     if isinstance(cell, DeepCell):
         return DeepMap(cell)
-    if not isinstance(cell, ClosedFormCell):
+    if not isinstance(cell, EnergyProblem):
         return CellMap(cell)
     if type(cell.problem) is not EnergyProblem:
         raise OptionError(

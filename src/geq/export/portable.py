@@ -16,21 +16,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from geq.cells import ProximalMap
+from geq.cells import FeatureEquation
 from geq.data.dataset import Statistics
-from geq.equilibrium import Equilibrium
+from geq.equilibrium import Equilibrium, ignore_failures
 from geq.errors import OptionError
 from geq.export.fold import fold_norms
 from geq.export.iteration import Measured, find_fixed_point, residual_norms, steps_of
 from geq.export.mapping import PlainMap, plain_map
 from geq.export.trace import BATCH, TracedMap
-from geq.gradients import SequentialAveraging, Unrolled
+from geq.gradients import SequentialAveraging
 from geq.model.mon import Mon
 from geq.model.network import Network
 from geq.model.node import NeuralODE
 from geq.solvers import rules
 from geq.solvers.state import Layout, Packing, State, parts_of
-from geq.training.tolerance import measured_failures
 
 
 @dataclass
@@ -159,7 +158,7 @@ class PortableNetwork(nn.Module):
         steps = max((layer.max_steps for layer in layers.values()), default=1)
         self.register_buffer("tolerance", torch.tensor(tolerance, dtype=dtype))
         self.register_buffer("max_steps", torch.tensor(steps, dtype=torch.int64))
-        with torch.no_grad(), measured_failures(copied):
+        with torch.no_grad(), ignore_failures(copied):
             images = torch.zeros(BATCH, channels, *size, dtype=dtype)
             inputs = copied.inputs_of_equilibria(images) if layers else {}
             factors = {name: feature_factor(layer, inputs[name]) for name, layer in layers.items()}
@@ -191,11 +190,9 @@ class PortableNetwork(nn.Module):
 
 def feature_factor(layer: Equilibrium, x: Tensor) -> float | None:
     """What tightens the tolerance of a layer that is solved in its features; None where it is not."""
-    fn = layer.cell.at(layer.cell.inject(x))
-    if isinstance(layer.gradient, Unrolled) or not isinstance(fn, ProximalMap):
-        return None
-    features = fn.features()
-    return None if features is None else features.tolerance_factor
+    prepared = layer.solver.prepare(layer.cell.equation(x))
+    in_features = layer.gradient.iterations is None and isinstance(prepared, FeatureEquation)
+    return prepared.tolerance_factor if in_features else None
 
 
 def refuse(network: Network) -> None:

@@ -1,4 +1,4 @@
-"""How the output of a solve is differentiated."""
+"""Gradients: how the solution of an equilibrium is differentiated."""
 
 from geq.gradients.averaging import SequentialAveraging
 from geq.gradients.base import Gradient
@@ -6,4 +6,4 @@ from geq.gradients.implicit import Implicit
 from geq.gradients.phantom import JacobianFree, Phantom
 from geq.gradients.unrolled import Unrolled
 
-__all__ = ["SAM", "Gradient", "Implicit", "JacobianFree", "Phantom", "Unrolled"]
+__all__ = ["Gradient", "Implicit", "JacobianFree", "Phantom", "SequentialAveraging", "Unrolled"]

@@ -1,22 +1,22 @@
-"""Unrolled iterations that choose among the fixed points: the sequential averaging method of Deep OptEq."""
+"""Unrolled iterations that choose among the fixed points: sequential averaging (SAM in the OptEq paper)."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
+from geq.cells.base import State
 from geq.errors import InputError, OptionError
-from geq.gradients.base import Map
 from geq.gradients.unrolled import Unrolled
-from geq.solvers.state import State
 
 
 @runtime_checkable
 class Smooth(Protocol):
-    """What SAM needs of R: a :class:`~geq.regularizers.FeatureRegulariser`, or anything else that has these."""
+    """What the averaging needs of R: a :class:`~geq.regularizers.FeatureRegulariser`, or anything else that has these."""
 
     @property
     def smoothness(self) -> float | None:
@@ -27,7 +27,7 @@ class Smooth(Protocol):
 
 
 @dataclass(frozen=True)
-class SAM(Unrolled):
+class SequentialAveraging(Unrolled):
     """``steps`` iterations z^k = β_k S_k(z^{k−1}) + (1 − β_k)T(z^{k−1}), with autograd through them (eq. 11).
 
     S_k(z) = (1 − γλ_k)z − γ∇R(z) is a gradient step on R + ½λ_k‖z‖². Where T has several fixed points, these
@@ -65,17 +65,17 @@ class SAM(Unrolled):
         super().__post_init__()
         if self.gamma is None and not self.regulariser.smoothness:
             raise OptionError(
-                f"SAM: {type(self.regulariser).__name__} knows no Lipschitz constant of its gradient, so the "
-                "step size must be given: SAM(..., gamma=0.1)"
+                f"SequentialAveraging: {type(self.regulariser).__name__} knows no Lipschitz constant of its gradient, so the "
+                "step size must be given: SequentialAveraging(..., gamma=0.1)"
             )
         if self.gamma is not None and not 0 < self.gamma < math.inf:
-            raise OptionError(f"SAM: gamma must be above 0: got {self.gamma}")
+            raise OptionError(f"SequentialAveraging: gamma must be above 0: got {self.gamma}")
         if self.scale is not None and not 0 < self.scale <= 1:
-            raise OptionError(f"SAM: scale must lie in (0, 1]: got {self.scale}")
+            raise OptionError(f"SequentialAveraging: scale must lie in (0, 1]: got {self.scale}")
         powers = self.beta_power, self.lambda_power
         if not (min(powers) > 0 and powers[0] + 2 * powers[1] < 1):
             raise OptionError(
-                "SAM: beta_power and lambda_power must be above 0 with beta_power + 2·lambda_power < 1, else "
+                "SequentialAveraging: beta_power and lambda_power must be above 0 with beta_power + 2·lambda_power < 1, else "
                 f"the iterates need not converge (theorem 5): got {powers[0]} and {powers[1]}"
             )
 
@@ -99,10 +99,10 @@ class SAM(Unrolled):
         """β_k and λ_k of step k = ``count``, which begins at 1."""
         return self.eta / count**self.beta_power, self.eta / count**self.lambda_power
 
-    def advance(self, fn: Map, z: State, count: int) -> State:
+    def advance(self, fn: Callable[[Any], Any], z: State, count: int) -> State:
         if isinstance(z, tuple):
             raise InputError(
-                f"SAM regularises a state of one tensor: got {len(z)}; use Unrolled for states of several"
+                f"SequentialAveraging regularises a state of one tensor: got {len(z)}; use Unrolled for states of several"
             )
         image = super().advance(fn, z, count)
         assert isinstance(image, Tensor)

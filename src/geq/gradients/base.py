@@ -1,136 +1,35 @@
-"""How the output of a solve is connected to the autograd graph.
+"""Gradients: they run a solve and connect its solution to the autograd graph.
 
 At a fixed point z* = T(z*; θ) the derivative of a loss is ∂T/∂θᵀu with the *adjoint* u = (I − Jᵀ)⁻¹g, g =
-dL/dz*, J = ∂T/∂z. The gradients of this package differ only in how they find or approximate u, so they share
-one autograd function: in backward it finds u and hands it on to what T depends on.
+dL/dz*, J = ∂T/∂z. Most gradients differ only in how they find or approximate u, so they share one autograd
+function: in backward it finds u and hands it on to what T depends on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from geq.cells.base import Equation, State
+from geq.cells.linearisation import AutogradLinearisation, Linearisation
 from geq.errors import CheckedOptions, GradientError
 from geq.solvers.solution import Solution
+from geq.solvers.state import Packing
 
-Map = Callable[[Any], Any]
+Find = Callable[[Equation], Solution]
 Record = Callable[[Solution], None]
 Adjoint = tuple[Tensor, Tensor | None]
 
 
-@runtime_checkable
-class Linearisation(Protocol):
-    """T at z*, as the adjoint methods see it; a map may bring its own by ``linearise(z)``.
+def refuse_second_derivative(grad: Tensor | None = None) -> None:
+    """Refuse a backward pass that is recorded, which asks for a derivative of the gradient.
 
-    The transposed Jacobian comes in three factors, Jᵀ = ``extend``·``core``·``restrict``, so that u = g + Jᵀu
-    can be solved in the space in the middle, which may be smaller: q = restrict(u) obeys
-    q = restrict(g) + gram(core(q)), gram = restrict·extend, and u = g + extend(core(q)). Where nothing is
-    known of J the middle space is that of the states, and the outer factors are the identity.
+    torch's ``once_differentiable`` would refuse later, and without the way out.
     """
-
-    @property
-    def inputs(self) -> tuple[Tensor, ...]:
-        """What T depends on besides z, with its graph."""
-
-    @property
-    def symmetric(self) -> bool:
-        """Whether ``core`` is symmetric and ``gram`` symmetric and positive semidefinite."""
-
-    @property
-    def gram_norm(self) -> float:
-        """A bound on the norm of ``gram``; infinite where none is known."""
-
-    def restrict(self, u: Tensor) -> Tensor:
-        """From the states to the space in the middle."""
-
-    def core(self, q: Tensor) -> Tensor:
-        """Within the space in the middle."""
-
-    def extend(self, p: Tensor) -> Tensor:
-        """From the space in the middle to the states."""
-
-    def gram(self, p: Tensor) -> Tensor:
-        """restrict(extend(p))."""
-
-    def right_hand_side(self, g: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
-        """restrict(g/size) as a new tensor, and ‖D·g/size‖² of every sample; D is what T reacts to."""
-
-    def pull_back(self, u: Tensor, restricted: Tensor | None) -> tuple[Tensor, ...]:
-        """∂T/∂inputᵀ·u for every input; takes over the memory of u. ``restricted``: restrict(u), if known."""
-
-
-class AutogradLinearisation:
-    """T at z* with a graph of one evaluation, for any map; its one input is T itself.
-
-    Where the map can be split into prox and attraction (see :class:`~geq.cells.ProximalMap`), J = D·∂s/∂z with
-    a diagonal 0 ≤ D ≤ 1 and a symmetric ∂s/∂z: ``restrict`` is D and ``core`` is ∂s/∂z. Elsewhere ``core`` is
-    Jᵀ.
-    """
-
-    gram_norm = 1.0
-
-    def __init__(self, fn: Map, z: Tensor) -> None:
-        with torch.enable_grad():
-            self.z = z.detach().requires_grad_()
-            split = getattr(fn, "split", None)
-            self.slope: Tensor | None = None
-            if split is None:
-                self.differentiated: Tensor = fn(self.z)
-                self.inputs: tuple[Tensor, ...] = (self.differentiated,)
-            else:
-                self.differentiated, image, self.slope = split(self.z)
-                self.inputs = (image,)
-        self.symmetric = split is not None
-        if not depends_on_more(self.inputs[0], self.z):
-            self.inputs = ()
-
-    def restrict(self, u: Tensor) -> Tensor:
-        return u if self.slope is None else self.slope * u
-
-    def core(self, q: Tensor) -> Tensor:
-        if not self.differentiated.requires_grad:
-            return torch.zeros_like(q)  # the map does not depend on the state at all
-        (product,) = torch.autograd.grad(
-            self.differentiated, self.z, q, retain_graph=True, materialize_grads=True
-        )
-        # The derivative of an identity hands on q itself.
-        return product.clone() if product.data_ptr() == q.data_ptr() else product
-
-    def extend(self, p: Tensor) -> Tensor:
-        return p
-
-    def gram(self, p: Tensor) -> Tensor:
-        return self.restrict(p)
-
-    def right_hand_side(self, g: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
-        masked = self.restrict(g) / size
-        return masked, masked.flatten(1).square().sum(1)
-
-    def pull_back(self, u: Tensor, restricted: Tensor | None) -> tuple[Tensor, ...]:
-        return (u,)
-
-
-def depends_on_more(image: Tensor, z: Tensor) -> bool:
-    """Whether a graph leads to anything that requires grad besides ``z``."""
-    seen, left = set(), [image.grad_fn]
-    while left:
-        node = left.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        leaf = getattr(node, "variable", None)
-        if leaf is not None and leaf is not z:
-            return True
-        left.extend(function for function, _ in node.next_functions)
-    return False
-
-
-def refuse_second_derivative() -> None:
-    """Called in backward: whoever records it asks for a derivative of the gradient."""
     if torch.is_grad_enabled():
         raise GradientError(
             "this gradient cannot be differentiated again (create_graph=True would be silently wrong); "
@@ -159,41 +58,50 @@ class _Attach(torch.autograd.Function):
             return None, None, None, *ctx.at.pull_back(*ctx.adjoint(grad))
 
 
-class Once(torch.autograd.Function):
-    """The identity, for a value whose first derivative is right and whose second would not be."""
-
-    @staticmethod
-    def forward(ctx: Any, value: Tensor) -> Tensor:
-        return value.view_as(value)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        refuse_second_derivative()
-        return grad
-
-
 @dataclass(frozen=True)
 class Gradient(metaclass=CheckedOptions):
-    """Base class. Subclasses that follow the scheme above give :meth:`adjoint`."""
+    """Base class. Subclasses give :meth:`adjoint`, or :meth:`run` where they iterate by themselves."""
 
-    def adjoint(self, at: Linearisation, grad: Tensor, record: Record | None) -> Adjoint:
-        """u from g, or an approximation, as a new tensor, and ``at.restrict(u)`` where that is known;
-        ``record`` takes the statistics of an iterative method.
-        """
-        raise NotImplementedError
+    @property
+    def iterations(self) -> int | None:
+        """The iterations that make up the layer; None where it is the fixed point that its solver finds."""
+        return None
 
-    def attach(self, fn: Map, z: Tensor, record: Record | None = None) -> Tensor:
-        """z, connected to everything that ``fn`` depends on.
+    def run(self, equation: Equation, find: Find, tol: float, record: Record | None = None) -> Solution:
+        """Solve an equation; where gradients are recorded, the value is connected to all it depends on.
 
         Args:
-            fn: the map; may have ``linearise`` and ``split`` (see :class:`~geq.cells.ProximalMap`).
-            z: its fixed point.
-            record: called in backward with the :class:`~geq.Solution` of the adjoint system.
+            equation: The equation of one input.
+            find: Solves an equation with the solver of the layer.
+            tol: Relative tolerance of the layer.
+            record: Called in backward with the :class:`~geq.Solution` of the adjoint system.
         """
-        linearise = getattr(fn, "linearise", None)
-        at: Linearisation | None = None if linearise is None else linearise(z)
-        if at is None:
-            at = AutogradLinearisation(fn, z)
+        with torch.no_grad():
+            solution = find(equation)
+        if not torch.is_grad_enabled():
+            return solution
+        return replace(solution, value=self.attach(equation, solution.value, record))
+
+    def attach(self, equation: Equation, z: State, record: Record | None = None) -> State:
+        """Return the fixed point z, connected to everything that the equation depends on."""
+        if isinstance(z, Tensor) and not equation.couples_samples:
+            return self._attach(equation.linearise(z), z, record)
+        packing = Packing.of(z, equation.couples_samples)
+        rows = packing.pack(z)
+        at = AutogradLinearisation(lambda rows: packing.pack(equation(packing.unpack(rows))), rows)
+        return packing.unpack(self._attach(at, rows, record))
+
+    def _attach(self, at: Linearisation, z: Tensor, record: Record | None) -> Tensor:
         if not any(tensor.requires_grad for tensor in at.inputs):
             return z
         return _Attach.apply([z], at, lambda grad: self.adjoint(at, grad, record), *at.inputs)
+
+    def adjoint(self, at: Linearisation, grad: Tensor, record: Record | None) -> Adjoint:
+        """Return u, or an approximation, as a new tensor, and ``at.restrict(u)`` where that is known.
+
+        Args:
+            at: The equation at its solution.
+            grad: g.
+            record: Takes the statistics of an iterative method.
+        """
+        raise GradientError(f"{type(self).__name__} has no adjoint: it iterates by itself")

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from geq.cells.linearisation import Linearisation
 from geq.errors import ConvergenceError, ConvergenceWarning, OptionError, unknown_name
-from geq.gradients.base import Adjoint, Gradient, Linearisation, Record
+from geq.gradients.base import Adjoint, Gradient, Record
 from geq.gradients.conjugate import conjugate_gradient
 from geq.solvers import Anderson, Solution, Solver, Status, fixed_point
 

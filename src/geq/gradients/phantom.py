@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from geq.cells.linearisation import Linearisation
 from geq.errors import OptionError
-from geq.gradients.base import Adjoint, Gradient, Linearisation, Record
+from geq.gradients.base import Adjoint, Gradient, Record
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
+from geq.cells.base import Equation, State, parts_of
 from geq.errors import ConvergenceError, OptionError
-from geq.gradients.base import Gradient, Map
-from geq.solvers.state import State, parts_of
+from geq.gradients.base import Find, Gradient, Record
+from geq.solvers import Picard, Solution, fixed_point
 
 
 @dataclass(frozen=True)
@@ -20,8 +23,8 @@ class Unrolled(Gradient):
     is not used: its output, in training and in evaluation, is the last iterate.
 
     Args:
-        steps: iterations, at least 1.
-        damping: in (0, 1]; z ← (1 − damping)z + damping·T(z).
+        steps: Iterations, at least 1.
+        damping: In (0, 1]; z ← (1 − damping)z + damping·T(z).
     """
 
     steps: int = 20
@@ -33,10 +36,21 @@ class Unrolled(Gradient):
         if not 0 < self.damping <= 1:
             raise OptionError(f"{type(self).__name__}: damping must lie in (0, 1]: got {self.damping}")
 
-    def iterate(self, fn: Map, z: State) -> State:
-        """The state after all steps, with their graph."""
-        for count in range(1, self.steps + 1):
-            z = self.advance(fn, z, count)
+    @property
+    def iterations(self) -> int | None:
+        return self.steps
+
+    def run(self, equation: Equation, find: Find, tol: float, record: Record | None = None) -> Solution:
+        z = self.iterate(equation, equation.start())
+        with torch.no_grad():
+            # One more evaluation measures the residual; a function, because nothing may replace the map.
+            end = fixed_point(equation.__call__, z, Picard(), tol=tol, max_steps=1, on_failure="ignore")
+        return replace(end, value=z, steps=torch.full_like(end.steps, self.steps))
+
+    def iterate(self, fn: Callable[[Any], Any], z: State) -> State:
+        """Return the state after all steps, with their graph."""
+        for following in self.trajectory(fn, z):
+            z = following
         if not all(bool(torch.isfinite(part).all()) for part in parts_of(z)):
             raise ConvergenceError(
                 f"the {self.steps} unrolled iterations must stay finite: they became NaN or infinite; "
@@ -44,8 +58,14 @@ class Unrolled(Gradient):
             )
         return z
 
-    def advance(self, fn: Map, z: State, count: int) -> State:
-        """The state after step number ``count``, which begins at 1."""
+    def trajectory(self, fn: Callable[[Any], Any], z: State) -> Iterator[State]:
+        """Yield the state after each step."""
+        for count in range(1, self.steps + 1):
+            z = self.advance(fn, z, count)
+            yield z
+
+    def advance(self, fn: Callable[[Any], Any], z: State, count: int) -> State:
+        """Return the state after step number ``count``, which begins at 1."""
         image = fn(z)
         if self.damping == 1:
             return image

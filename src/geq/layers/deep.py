@@ -53,7 +53,7 @@ class DeepOptEq2d(Equilibrium):
             1-Lipschitz; default ReLU.
         separable: depthwise-separable instead of full convolutions, for U as well.
         padding: ``"zeros"`` or ``"circular"``, of W.
-        norm: norm rule of every W; default ‖W‖ ≤ 0.95.
+        constraint: constraint on every W; default ‖W‖ ≤ 0.95.
         normalise_input: batch norm (without learned parameters) on every U_l x instead of a bias.
         regulariser, regulariser_step: R and γ of strategy (*): z = T(T_R(z), x).
         solver, gradient, tol, max_steps, on_failure: as of :class:`~geq.Equilibrium`.
@@ -75,7 +75,7 @@ class DeepOptEq2d(Equilibrium):
         activation: Penalty | Callable[[Tensor], Tensor] | None = None,
         separable: bool = False,
         padding: str = "zeros",
-        norm: Constraint | None = None,
+        constraint: Constraint | None = None,
         normalise_input: bool = False,
         regulariser: FeatureRegulariser | None = None,
         regulariser_step: float = 0.1,
@@ -92,7 +92,7 @@ class DeepOptEq2d(Equilibrium):
         kind, penalty = SeparableConvolution if separable else Convolution, penalty_of(activation)
         layers = [
             UnitLayer(
-                W=kind(state_channels, features, kernel, padding, norm=norm),
+                W=kind(state_channels, features, kernel, padding, constraint=constraint),
                 U=Injection(kind(in_channels, features, kernel, bias=not normalise_input), normalise_input),
                 penalty=penalty,
                 alpha=start,
@@ -114,7 +114,7 @@ class DeepOptEqLinear(Equilibrium):
         alpha: α in (0, 1], or one per layer.
         learn_alpha: learn one α per layer, from ``alpha`` on.
         activation: σ, as of :class:`DeepOptEq2d`.
-        norm: norm rule of every W; default ‖W‖ ≤ 0.95.
+        constraint: constraint on every W; default ‖W‖ ≤ 0.95.
         normalise_input: batch norm (without learned parameters) on every U_l x instead of a bias; needs
             batches of more than one.
         regulariser, regulariser_step: R and γ of strategy (*): z = T(T_R(z), x).
@@ -133,7 +133,7 @@ class DeepOptEqLinear(Equilibrium):
         alpha: float | int | Sequence[float] = 0.8,
         learn_alpha: bool = False,
         activation: Penalty | Callable[[Tensor], Tensor] | None = None,
-        norm: Constraint | None = None,
+        constraint: Constraint | None = None,
         normalise_input: bool = False,
         regulariser: FeatureRegulariser | None = None,
         regulariser_step: float = 0.1,
@@ -149,7 +149,7 @@ class DeepOptEqLinear(Equilibrium):
         penalty = penalty_of(activation)
         layers = [
             UnitLayer(
-                W=Dense(state_features, size, norm=norm),
+                W=Dense(state_features, size, constraint=constraint),
                 U=Injection(Dense(in_features, size, bias=not normalise_input), normalise_input),
                 penalty=penalty,
                 alpha=start,

@@ -36,16 +36,16 @@ def check_channels(in_channels: int, out_channels: int, mid_channels: int) -> No
         )
 
 
-def inner_product_kernel(similarity: Kernel | None) -> Kernel:
+def inner_product_kernel(kernel: Kernel | None) -> Kernel:
     """The kernel of an OptEq layer, by default the linear one."""
-    if similarity is None:
+    if kernel is None:
         return LinearKernel()
-    if similarity.acts_on != "state":
+    if kernel.acts_on != "state":
         raise OptionError(
-            f"an OptEq layer takes an inner-product kernel: got {type(similarity).__name__}; for kernels on "
+            f"an OptEq layer takes an inner-product kernel: got {type(kernel).__name__}; for kernels on "
             "features use GEQ2d, GEQLinear or EnergyProblem"
         )
-    return similarity
+    return kernel
 
 
 class GEQ2d(Equilibrium):
@@ -62,7 +62,7 @@ class GEQ2d(Equilibrium):
             input where it does not.
         kernel_size: odd side of U and W.
         gamma: a number or a rule; default learned.
-        norm: norm rule of W; default ‖W‖ ≤ 1.4, which leaves one equilibrium. Take ``SpectralBound(0.95)``
+        constraint: constraint on W; default ‖W‖ ≤ 1.4, which leaves one equilibrium. Take ``SpectralBound(0.95)``
             where the plain iteration has to contract.
         normalise_input: batch norm (without learned parameters) on Ux.
         injection_scale: constant factor on Ux.
@@ -84,7 +84,7 @@ class GEQ2d(Equilibrium):
         hidden: int = 64,
         kernel_size: int = 3,
         gamma: float | int | GammaRule | None = None,
-        norm: Constraint | None = None,
+        constraint: Constraint | None = None,
         normalise_input: bool = True,
         injection_scale: float = 1.0,
         solver: Solver[Any] | None = None,
@@ -93,7 +93,7 @@ class GEQ2d(Equilibrium):
         max_steps: int = 50,
         on_failure: str | None = None,
     ) -> None:
-        similarity = PatchGaussianKernel(patch, channel_split, hidden, gamma)
+        kernel = PatchGaussianKernel(patch, channel_split, hidden, gamma)
         if mid_channels is None:
             mid_channels = channel_split * math.ceil(out_channels / (2 * channel_split))
         check_channels(in_channels, out_channels, mid_channels)
@@ -107,9 +107,11 @@ class GEQ2d(Equilibrium):
             normalise_input,
             injection_scale,
         )
-        W = Convolution(out_channels, mid_channels, kernel_size, norm=norm or SpectralBound(STRONGEST))
+        W = Convolution(
+            out_channels, mid_channels, kernel_size, constraint=constraint or SpectralBound(STRONGEST)
+        )
         super().__init__(
-            EnergyProblem(similarity, W, U),
+            EnergyProblem(kernel, W, U),
             solver,
             gradient or GAUSSIAN_GRADIENT,
             tol,
@@ -125,9 +127,9 @@ class OptEq2d(Equilibrium):
         in_channels, out_channels: of the input and of the state z.
         mid_channels: of Wz; default half of ``out_channels``.
         kernel_size: odd side of U and W.
-        similarity: an inner-product kernel: :class:`~geq.kernels.LinearKernel` (default), :class:`~geq.kernels.PolynomialKernel`,
+        kernel: an inner-product kernel: :class:`~geq.kernels.LinearKernel` (default), :class:`~geq.kernels.PolynomialKernel`,
             :class:`~geq.kernels.SigmoidKernel`.
-        norm: norm rule of W; default ‖W‖ ≤ 0.95, without which the linear kernel does not converge.
+        constraint: constraint on W; default ‖W‖ ≤ 0.95, without which the linear kernel does not converge.
         normalise_input: batch norm (without learned parameters) on Ux.
         solver, gradient, tol, max_steps, on_failure: as of :class:`~geq.Equilibrium`.
 
@@ -142,8 +144,8 @@ class OptEq2d(Equilibrium):
         out_channels: int,
         mid_channels: int | None = None,
         kernel_size: int = 3,
-        similarity: Kernel | None = None,
-        norm: Constraint | None = None,
+        kernel: Kernel | None = None,
+        constraint: Constraint | None = None,
         normalise_input: bool = True,
         solver: Solver[Any] | None = None,
         gradient: Gradient | None = None,
@@ -151,15 +153,15 @@ class OptEq2d(Equilibrium):
         max_steps: int = 50,
         on_failure: str | None = None,
     ) -> None:
-        similarity = inner_product_kernel(similarity)
+        kernel = inner_product_kernel(kernel)
         mid_channels = max(1, out_channels // 2) if mid_channels is None else mid_channels
         check_channels(in_channels, out_channels, mid_channels)
         U = Injection(
             Convolution(in_channels, out_channels, kernel_size, bias=not normalise_input), normalise_input
         )
-        W = Convolution(out_channels, mid_channels, kernel_size, norm=norm)
+        W = Convolution(out_channels, mid_channels, kernel_size, constraint=constraint)
         super().__init__(
-            EnergyProblem(similarity, W, U),
+            EnergyProblem(kernel, W, U),
             solver,
             gradient or Implicit(tol=1e-3),
             tol,

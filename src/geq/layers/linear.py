@@ -23,7 +23,7 @@ class GEQLinear(Equilibrium):
         in_features, out_features: of the input and of the state z.
         mid_features: of Ux and Wz; default half of ``out_features``.
         gamma: a number or a rule; default learned. A fixed γ should be of the order 1/‖Ux + b‖².
-        norm: norm rule of W; default ‖W‖ ≤ 0.95.
+        constraint: constraint on W; default ‖W‖ ≤ 0.95.
         normalise_input: batch norm (without learned parameters) on Ux; needs batches of more than one.
         solver, gradient, tol, max_steps, on_failure: as of :class:`~geq.Equilibrium`.
 
@@ -38,7 +38,7 @@ class GEQLinear(Equilibrium):
         out_features: int,
         mid_features: int | None = None,
         gamma: float | int | GammaRule | None = None,
-        norm: Constraint | None = None,
+        constraint: Constraint | None = None,
         normalise_input: bool = False,
         solver: Solver[Any] | None = None,
         gradient: Gradient | None = None,
@@ -49,7 +49,7 @@ class GEQLinear(Equilibrium):
         mid_features = max(1, out_features // 2) if mid_features is None else mid_features
         check_channels(in_features, out_features, mid_features)
         U = Injection(Dense(in_features, mid_features, bias=not normalise_input), normalise_input)
-        W = Dense(out_features, mid_features, norm=norm)
+        W = Dense(out_features, mid_features, constraint=constraint)
         super().__init__(
             EnergyProblem(GaussianKernel(gamma), W, U),
             solver,
@@ -66,8 +66,8 @@ class OptEqLinear(Equilibrium):
     Args:
         in_features, out_features: of the input and of the state z.
         mid_features: of Wz; default half of ``out_features``.
-        similarity: an inner-product kernel; default :class:`~geq.kernels.LinearKernel`.
-        norm: norm rule of W; default ‖W‖ ≤ 0.95.
+        kernel: an inner-product kernel; default :class:`~geq.kernels.LinearKernel`.
+        constraint: constraint on W; default ‖W‖ ≤ 0.95.
         normalise_input: batch norm (without learned parameters) on Ux; needs batches of more than one.
         solver, gradient, tol, max_steps, on_failure: as of :class:`~geq.Equilibrium`.
 
@@ -81,8 +81,8 @@ class OptEqLinear(Equilibrium):
         in_features: int,
         out_features: int,
         mid_features: int | None = None,
-        similarity: Kernel | None = None,
-        norm: Constraint | None = None,
+        kernel: Kernel | None = None,
+        constraint: Constraint | None = None,
         normalise_input: bool = False,
         solver: Solver[Any] | None = None,
         gradient: Gradient | None = None,
@@ -90,13 +90,13 @@ class OptEqLinear(Equilibrium):
         max_steps: int = 50,
         on_failure: str | None = None,
     ) -> None:
-        similarity = inner_product_kernel(similarity)
+        kernel = inner_product_kernel(kernel)
         mid_features = max(1, out_features // 2) if mid_features is None else mid_features
         check_channels(in_features, out_features, mid_features)
         U = Injection(Dense(in_features, out_features, bias=not normalise_input), normalise_input)
-        W = Dense(out_features, mid_features, norm=norm)
+        W = Dense(out_features, mid_features, constraint=constraint)
         super().__init__(
-            EnergyProblem(similarity, W, U),
+            EnergyProblem(kernel, W, U),
             solver,
             gradient or Implicit(tol=1e-3),
             tol,

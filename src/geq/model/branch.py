@@ -46,7 +46,7 @@ from geq.operators import Convolution
 from geq.operators.isometry import isometric_kernel
 from geq.solvers import Anderson
 
-Kernel = Literal["patch_gaussian", "gaussian", "linear", "polynomial", "sigmoid"]
+KernelName = Literal["patch_gaussian", "gaussian", "linear", "polynomial", "sigmoid"]
 Gamma = Literal[
     "learned",
     "learned_group",
@@ -92,7 +92,7 @@ class BranchConfig(DifferentiationConfig):
         gradient and the rest: how the fixed point is differentiated; a regulariser is used by "sam" only.
     """
 
-    kernel: Kernel = field(default="patch_gaussian", kw_only=True)
+    kernel: KernelName = field(default="patch_gaussian", kw_only=True)
     stem_channels: tuple[int, ...] = field(kw_only=True)
     stem_strides: tuple[int, ...] = field(kw_only=True)
     scales: tuple[int, ...] = field(kw_only=True)
@@ -213,7 +213,7 @@ class BranchConfig(DifferentiationConfig):
                 channel_split=self.channel_split,
                 hidden=self.hidden,
                 gamma=self.gamma_rule(mid_channels, scale),
-                norm=norm,
+                constraint=norm,
                 injection_scale=self.injection_scale,
                 solver=solver,
                 gradient=gradient,
@@ -222,7 +222,7 @@ class BranchConfig(DifferentiationConfig):
             )
         if self.kernel == "gaussian":
             U = Injection(Convolution(in_channels, mid_channels), normalise=True, scale=self.injection_scale)
-            W = Convolution(self.out_channels, mid_channels, norm=norm)
+            W = Convolution(self.out_channels, mid_channels, constraint=norm)
             problem = EnergyProblem(GaussianKernel(self.gamma_rule(self.channel_split, self.patch)), W, U)
             return Equilibrium(problem, solver, gradient, self.tol, self.max_steps)
         kernels: dict[str, Kernel] = {
@@ -234,8 +234,8 @@ class BranchConfig(DifferentiationConfig):
             in_channels,
             self.out_channels,
             mid_channels,
-            similarity=kernels[self.kernel],
-            norm=norm,
+            kernel=kernels[self.kernel],
+            constraint=norm,
             solver=solver,
             gradient=gradient,
             tol=self.tol,

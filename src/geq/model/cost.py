@@ -65,9 +65,9 @@ def _of_equilibria(model: Network, device: str) -> int:
 
     def evaluate_once(equilibrium: Equilibrium) -> Callable[..., Any]:
         def forward(x: Any) -> Any:
-            map_of_state = equilibrium.cell.at(equilibrium.cell.inject(x))
-            state = equilibrium.cell.initial_state(map_of_state.context)
-            counts.append(count_multiply_adds(lambda: map_of_state(state)))
+            equation = equilibrium.cell.equation(x)
+            state = equation.start()
+            counts.append(count_multiply_adds(lambda: equation(state)))
             return state
 
         return forward

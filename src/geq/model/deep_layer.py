@@ -52,7 +52,7 @@ class DeepLayerConfig(DifferentiationConfig):
             activation=activation,
             separable=self.separable,
             normalise_input=normalise_input,
-            norm=SpectralBound(self.bound),
+            constraint=SpectralBound(self.bound),
             # The gradient "sam" follows the regulariser itself.
             regulariser=None if self.gradient == "sam" else self.feature_regulariser(),
             regulariser_step=self.regulariser_weight,

@@ -1,6 +1,6 @@
 """Linear operators W and U with exact adjoints.
 
-An :class:`Operator` owns a weight and a norm rule. ``bind`` computes the effective weight once and returns a
+An :class:`Operator` owns a weight and a constraint on it. ``bind`` computes the effective weight once and returns a
 :class:`LinearMap`, which a solve applies many times.
 """
 
@@ -58,9 +58,9 @@ class LinearMap:
 
 
 class Operator(nn.Module, metaclass=CheckedOptions):
-    """Base class of :class:`Dense` and :class:`Conv2d`.
+    """Base class of :class:`Dense` and :class:`Convolution`.
 
-    ``norm=None`` leaves the choice to the operator's role: a :class:`~geq.EnergyProblem` gives its feedback W
+    ``constraint=None`` leaves the choice to the operator's role: a :class:`~geq.EnergyProblem` gives its feedback W
     the bound ‖W‖ ≤ 0.95, and U none.
     """
 
@@ -70,31 +70,31 @@ class Operator(nn.Module, metaclass=CheckedOptions):
     out_channels: int
     channel_axis: int
 
-    def __init__(self, weight: Tensor, bias: bool, norm: Constraint | None) -> None:
+    def __init__(self, weight: Tensor, bias: bool, constraint: Constraint | None) -> None:
         super().__init__()
         fan_in = weight[0].numel()
         nn.init.normal_(weight, std=1.0 / math.sqrt(fan_in))
         self.raw_weight = nn.Parameter(weight)
         self.bias = nn.Parameter(weight.new_zeros(weight.shape[0])) if bias else None
-        self.role_decides_norm = norm is None
-        self.norm: Constraint = Unconstrained()
-        self.adopt_norm(norm or Unconstrained())
+        self.role_decides_constraint = constraint is None
+        self.constraint: Constraint = Unconstrained()
+        self.adopt_constraint(constraint or Unconstrained())
 
-    def adopt_norm(self, norm: Constraint) -> None:
-        """Take a copy of ``norm``: rules have state, and two operators must not share it."""
-        self.norm = copy.deepcopy(norm)
-        self.norm.adopt(self.raw_weight)
+    def adopt_constraint(self, constraint: Constraint) -> None:
+        """Take a copy of ``constraint``: constraints have state, and two operators must not share it."""
+        self.constraint = copy.deepcopy(constraint)
+        self.constraint.adopt(self.raw_weight)
 
     @torch.no_grad()
     def restart(self, weight: Tensor) -> None:
-        """Give a new operator other weights to start from; its norm rule starts anew from these."""
+        """Give a new operator other weights to start from; its constraint starts anew from these."""
         self.raw_weight.copy_(weight)
-        self.norm.adopt(self.raw_weight)
+        self.constraint.adopt(self.raw_weight)
 
     def bound_as_feedback(self) -> None:
-        if self.role_decides_norm:
-            self.adopt_norm(SpectralBound())
-            self.role_decides_norm = False
+        if self.role_decides_constraint:
+            self.adopt_constraint(SpectralBound())
+            self.role_decides_constraint = False
 
     @abstractmethod
     def apply_weight(self, weight: Tensor, z: Tensor, bias: Tensor | None = None) -> Tensor: ...
@@ -121,7 +121,7 @@ class Operator(nn.Module, metaclass=CheckedOptions):
     def bind(self, like: Tensor) -> LinearMap:
         """Effective weight for arguments on the grid and in the precision of ``like``."""
         weight = self.raw_weight.to(like.dtype)
-        weight = self.norm(weight, self.apply_weight, self.apply_adjoint, self.argument_shape(like))
+        weight = self.constraint(weight, self.apply_weight, self.apply_adjoint, self.argument_shape(like))
         return LinearMap(self, weight, None if self.bias is None else self.bias.to(like.dtype))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -137,7 +137,7 @@ class Operator(nn.Module, metaclass=CheckedOptions):
         """Something on the grid and in the precision of the maps of a solve."""
 
     def effective_weight(self, size: Size | None = None) -> Tensor:
-        """The weight that a solve uses, after the norm rule and in the precision of a solve.
+        """The weight that a solve uses, after the constraint and in the precision of a solve.
 
         Args:
             size: height and width of the maps, which the norm of a convolution depends on.
@@ -160,7 +160,7 @@ class Dense(Operator):
     Args:
         in_features, out_features: sizes of the argument and of the value.
         bias: whether b exists.
-        norm: norm rule; None leaves it to the role (see :class:`Operator`).
+        constraint: Constraint on the weight; None leaves it to the role (see :class:`Operator`).
 
     >>> a = Dense(3, 2)
     >>> z, y = torch.randn(5, 3), torch.randn(5, 2)
@@ -171,11 +171,11 @@ class Dense(Operator):
     channel_axis = -1
 
     def __init__(
-        self, in_features: int, out_features: int, bias: bool = False, norm: Constraint | None = None
+        self, in_features: int, out_features: int, bias: bool = False, constraint: Constraint | None = None
     ) -> None:
         if in_features < 1 or out_features < 1:
             raise OptionError(f"a matrix needs positive sizes: got {in_features} → {out_features}")
-        super().__init__(torch.empty(out_features, in_features), bias, norm)
+        super().__init__(torch.empty(out_features, in_features), bias, constraint)
         self.in_channels, self.out_channels = in_features, out_features
 
     @property
@@ -209,7 +209,7 @@ class Dense(Operator):
         return f"{self.in_channels}, {self.out_channels}, bias={self.bias is not None}"
 
 
-class Conv2d(Operator):
+class Convolution(Operator):
     """A convolution with stride 1 that keeps the map's size, and its exact adjoint.
 
     Args:
@@ -217,9 +217,9 @@ class Conv2d(Operator):
         kernel_size: odd side of the kernel.
         padding: ``"zeros"`` or ``"circular"``.
         bias: whether a bias exists.
-        norm: norm rule; None leaves it to the role (see :class:`Operator`).
+        constraint: Constraint on the weight; None leaves it to the role (see :class:`Operator`).
 
-    >>> a = Conv2d(3, 2, padding="circular")
+    >>> a = Convolution(3, 2, padding="circular")
     >>> z, y = torch.randn(5, 3, 6, 6), torch.randn(5, 2, 6, 6)
     >>> torch.allclose((a(z) * y).sum(), (z * a.adjoint(y)).sum(), atol=1e-4)
     True
@@ -235,10 +235,10 @@ class Conv2d(Operator):
         kernel_size: int = 3,
         padding: str = "zeros",
         bias: bool = False,
-        norm: Constraint | None = None,
+        constraint: Constraint | None = None,
     ) -> None:
         self.check_options(in_channels, out_channels, kernel_size, padding)
-        super().__init__(torch.empty(out_channels, in_channels, kernel_size, kernel_size), bias, norm)
+        super().__init__(torch.empty(out_channels, in_channels, kernel_size, kernel_size), bias, constraint)
         self.in_channels, self.out_channels, self.padding = in_channels, out_channels, padding
         self.margin = kernel_size // 2
 

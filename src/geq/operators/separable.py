@@ -25,7 +25,7 @@ class SeparableConvolution(Convolution):
         kernel_size: odd side of the filters.
         padding: ``"zeros"`` or ``"circular"``.
         bias: whether a bias exists.
-        norm: norm rule; None leaves it to the role (see :class:`~geq.operators.Operator`).
+        constraint: Constraint on the weight; None leaves it to the role (see :class:`~geq.operators.Operator`).
 
     >>> a = SeparableConvolution(3, 2)
     >>> z, y = torch.randn(5, 3, 6, 6), torch.randn(5, 2, 6, 6)
@@ -43,11 +43,11 @@ class SeparableConvolution(Convolution):
         kernel_size: int = 3,
         padding: str = "zeros",
         bias: bool = False,
-        norm: Constraint | None = None,
+        constraint: Constraint | None = None,
     ) -> None:
         self.check_options(in_channels, out_channels, kernel_size, padding)
         weight = torch.empty(out_channels + kernel_size**2, in_channels, 1, 1)
-        Operator.__init__(self, weight, False, norm)
+        Operator.__init__(self, weight, False, constraint)
         self.bias = nn.Parameter(weight.new_zeros(out_channels)) if bias else None
         self.in_channels, self.out_channels, self.padding = in_channels, out_channels, padding
         self.margin = kernel_size // 2

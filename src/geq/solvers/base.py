@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from geq.cells.base import Equation
 from geq.errors import CheckedOptions, OptionError
 
 Memory = TypeVar("Memory")
@@ -23,14 +23,9 @@ class Solver(Generic[Memory], metaclass=CheckedOptions):
     one row per sample, and must treat the rows independently: NaN in one row may not reach another.
     """
 
-    @property
-    def tolerance_factor(self) -> float:
-        """Factor that tightens the tolerance, so that the residual of the map itself meets it."""
-        return 1.0
-
-    def prepare(self, fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """The map whose fixed point is iterated for; by default ``fn`` itself."""
-        return fn
+    def prepare(self, equation: Equation) -> Equation:
+        """Return the equation that is iterated on: by default the smallest equivalent one."""
+        return equation.reduced()
 
     def check_tolerance(self, tol: float, dtype: torch.dtype) -> None:
         """Refuse a tolerance to which this solver cannot measure residuals in that precision."""

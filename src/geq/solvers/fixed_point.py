@@ -5,24 +5,26 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 from jaxtyping import Bool
 from torch import Tensor
 
+from geq.cells.base import Equation, State, parts_of
 from geq.errors import ConvergenceError, ConvergenceWarning, OptionError, unknown_name
 from geq.solvers import rules
 from geq.solvers.base import Solver
 from geq.solvers.solution import Solution, Status
-from geq.solvers.state import Packing, State, check_image, check_start, parts_of
+from geq.solvers.state import Packing, check_image, check_start
 
 ON_FAILURE = ("raise", "warn", "ignore")
 
 
 def fixed_point(
-    fn: Callable[[Any], Any],
-    z0: State,
+    fn: Callable[[Any], Any] | Equation,
+    z0: State | None,
     solver: Solver[Any],
     *,
     tol: float = 1e-3,
@@ -45,8 +47,10 @@ def fixed_point(
     device per evaluation.
 
     Args:
-        fn: The map; takes and returns a state like ``z0``.
-        z0: Where to start: a tensor, or a tuple of tensors, with the batch as first dimension.
+        fn: The map, which takes and returns a state like ``z0``; or an equation, which the solver may replace
+            by an equivalent one (see :meth:`~geq.solvers.Solver.prepare`).
+        z0: Where to start: a tensor, or a tuple of tensors, with the batch as first dimension. An equation
+            knows its own start, which None takes.
         solver: How to get from one state to the next.
         tol: Relative tolerance, above 0.
         abs_tol: Absolute tolerance. The default, 1e-15 times the first residual but at most 1e-15, only
@@ -71,15 +75,20 @@ def fixed_point(
         raise OptionError(f"max_steps must be a whole number of at least 1: got {max_steps!r}; 50 is usual")
     if on_failure not in ON_FAILURE:
         raise unknown_name("value of on_failure", on_failure, ON_FAILURE)
+    if not isinstance(fn, Equation):
+        fn = Equation(fn)
+    joint = fn.couples_samples
+    fn = solver.prepare(fn)
+    tol = tol * fn.tolerance_factor
+    z0 = fn.start() if z0 is None else z0
     check_start(z0)
     solver.check_tolerance(tol, parts_of(z0)[0].dtype)
-    fn = solver.prepare(fn)
     if parts_of(z0)[0].shape[0] == 0:
-        return _empty(z0, trace)
+        return replace(_empty(z0, trace), value=fn.state(z0))
 
-    packing = Packing.of(z0)
+    packing = Packing.of(z0, joint)
     z = packing.pack(z0).detach()
-    del z0  # a caller that does not keep the start need not pay for it during the solve
+    del z0  # a start that nobody keeps need not be paid for during the solve
     progress = _Progress(z, tol, abs_tol, trace)
     memory: Any = None
     for count in range(1, max_steps + 1):
@@ -89,7 +98,7 @@ def fixed_point(
         with torch.no_grad():
             if count == 1:
                 # The map decides the order in memory, since it is the map's convolutions that care.
-                packing = Packing.of(image)
+                packing = Packing.of(image, joint)
                 z = packing.pack(state)
             fz = packing.pack(image).detach()
             residual = fz - z
@@ -105,6 +114,7 @@ def fixed_point(
     if progress.best_is_start:
         progress.best = progress.best.clone()  # a start that was good enough stays the caller's own memory
     solution = progress.solution(packing)
+    solution = replace(solution, value=fn.state(solution.value))
     if solution.status is not Status.CONVERGED and on_failure != "ignore":
         message = _failure(solution, solver, tol)
         if on_failure == "raise":

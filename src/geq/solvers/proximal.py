@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from geq.cells.base import Equation
 from geq.errors import OptionError
 from geq.solvers.base import Memory, Solver
 
@@ -19,8 +18,8 @@ from geq.solvers.base import Memory, Solver
 class _Descent(Solver[Memory]):
     """Minimises smooth(z) + f(z) by steps M_η(z) = prox_{ηf}(z − η ∇smooth(z)).
 
-    The map is asked for this step by ``fn.with_step(η)``, which returns F with F(z) − z = (M_η(z) − z)/η.
-    This is minus the generalised gradient: it has the scale of a gradient whatever η is, so that a small
+    The equation is asked for this step by ``equation.proximal(η)``, which iterates F with F(z) − z =
+    (M_η(z) − z)/η. This is minus the generalised gradient: it has the scale of a gradient whatever η is, so that a small
     step does not pass for convergence, and z + η·(F(z) − z) is the proximal step.
     """
 
@@ -32,11 +31,6 @@ class _Descent(Solver[Memory]):
                 f"{type(self).__name__}: step_size must be finite and above 0: got {self.step_size!r}"
             )
 
-    @property
-    def tolerance_factor(self) -> float:
-        # ‖T(z) − z‖ is at most max(1, η) times the residual that a step of η measures.
-        return 1 / max(1.0, self.step_size)
-
     def check_tolerance(self, tol: float, dtype: torch.dtype) -> None:
         # (M(z) − z)/η is known to a rounding of z divided by η: a step that is lost in z is no residual.
         least = 4 * torch.finfo(dtype).eps
@@ -47,14 +41,8 @@ class _Descent(Solver[Memory]):
                 "step, a larger tolerance, or double precision"
             )
 
-    def prepare(self, fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        with_step = getattr(fn, "with_step", None)
-        if with_step is None:
-            raise OptionError(
-                f"{type(self).__name__} needs a map that comes from an energy and so has a method with_step: "
-                f"got {type(fn).__name__}; use Picard, Anderson or Broyden for a plain map"
-            )
-        return with_step(self.step_size)
+    def prepare(self, equation: Equation) -> Equation:
+        return equation.proximal(self.step_size)
 
 
 @dataclass(frozen=True)

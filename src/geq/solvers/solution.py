@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from geq.solvers.state import State
+from geq.cells.base import State
 
 
 class Status(enum.Enum):

@@ -16,9 +16,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from geq.cells.base import State, parts_of
 from geq.errors import InputError
-
-State = Tensor | tuple[Tensor, ...]
 
 
 @dataclass(frozen=True)
@@ -66,24 +65,34 @@ class Packing:
 
     layouts: tuple[Layout, ...]
     is_tuple: bool
+    batch: int | None = None
+    """Samples in the only row of a joint packing; None for a row per sample."""
 
     @classmethod
-    def of(cls, state: State) -> Packing:
-        return cls(tuple(Layout.of(part) for part in parts_of(state)), isinstance(state, tuple))
+    def of(cls, state: State, joint: bool = False) -> Packing:
+        """Describe a state.
+
+        Args:
+            state: The state.
+            joint: Whether the whole batch is one row, for equations that couple samples: solvers stop every
+                row by its own residual, and a sample that stopped would not follow the others any more.
+        """
+        parts = parts_of(state)
+        batch = parts[0].shape[0] if joint else None
+        return cls(tuple(Layout.of(part) for part in parts), isinstance(state, tuple), batch)
 
     def pack(self, state: State) -> Float[Tensor, "batch size"]:
         rows = [layout.flatten(part) for layout, part in zip(self.layouts, parts_of(state), strict=True)]
-        return torch.cat(rows, 1) if self.is_tuple else rows[0]
+        together = torch.cat(rows, 1) if self.is_tuple else rows[0]
+        return together if self.batch is None else together.reshape(1, -1)
 
     def unpack(self, rows: Float[Tensor, "batch size"]) -> State:
+        if self.batch is not None:
+            rows = rows.reshape(self.batch, -1)
         if not self.is_tuple:
             return self.layouts[0].unflatten(rows)
         parts = rows.split([layout.size for layout in self.layouts], 1)
         return tuple(layout.unflatten(part) for layout, part in zip(self.layouts, parts, strict=True))
-
-
-def parts_of(state: State) -> tuple[Tensor, ...]:
-    return state if isinstance(state, tuple) else (state,)
 
 
 def check_start(state: State) -> None:

@@ -12,10 +12,10 @@ from torch.nn import functional
 
 from geq.data.dataset import Dataset
 from geq.data.loader import BatchLoader
+from geq.equilibrium import ignore_failures
 from geq.errors import InputError
 from geq.model.network import Network
 from geq.training.metric import ClassificationMeasures, SolverMeasures
-from geq.training.tolerance import measured_failures
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ def evaluating(model: Network, dataset: Dataset) -> Iterator[None]:
     was_training = model.training
     model.eval()
     try:
-        with torch.no_grad(), measured_failures(model):
+        with torch.no_grad(), ignore_failures(model):
             yield
     finally:
         model.train(was_training)

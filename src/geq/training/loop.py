@@ -15,6 +15,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from geq.constraints.spectral import constraint_memory, restore_constraint_memory
+from geq.equilibrium import ignore_failures
 from geq.errors import ConvergenceError
 from geq.training.average import WeightAverage, average_scales
 from geq.training.bar import Bar
@@ -29,7 +30,6 @@ from geq.training.process_monitor import ProcessMonitor
 from geq.training.run import RunFolder
 from geq.training.schedule import learning_rate_factor
 from geq.training.task import Task
-from geq.training.tolerance import measured_failures
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -224,7 +224,7 @@ class Loop:
         measures = self.task.new_measures().to(self.fabric.device)
         solver = SolverMeasures().to(self.fabric.device)
         lent = nullcontext() if self.average is None else self.average.lent_to(self.model)
-        with lent, measured_failures(self.model):
+        with lent, ignore_failures(self.model):
             self.model.eval()
             for images, labels in self.held_out:
                 with self.precision.forward_context():

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 from torchmetrics import MaxMetric, MeanMetric
 
-from geq.gradients import Unrolled
 from geq.model.network import Network
 from geq.training.metric import Measures, SolverMeasures
 from geq.training.probe import probe, probe_untrained, summarise
@@ -105,7 +104,7 @@ class SolverStatistics:
 
 def unrolled(model: Network) -> bool:
     """Return whether the network is a number of iterations, wherever these end."""
-    return all(isinstance(layer.gradient, Unrolled) for layer in model.equilibria().values())
+    return all(layer.gradient.iterations is not None for layer in model.equilibria().values())
 
 
 class AttentionStatistics:

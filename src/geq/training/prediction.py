@@ -12,10 +12,10 @@ from torch import Tensor
 
 from geq.data.image import read_image
 from geq.data.transform.pixel import Normalize
+from geq.equilibrium import ignore_failures
 from geq.errors import DataError
 from geq.model.network import Network
 from geq.training.ingredient import DataDescription
-from geq.training.tolerance import measured_failures
 
 GREY = (0.299, 0.587, 0.114)
 """Weights of red, green and blue in the brightness (ITU-R BT.601)."""
@@ -74,7 +74,7 @@ def in_channels(rgb: UInt8[np.ndarray, "b h w 3"], data: DataDescription) -> UIn
 def predict(model: Network, paths: list[Path], data: DataDescription) -> list[Prediction]:
     """One prediction per file."""
     images = Normalize.by(data.statistics)(load_pictures(paths, data), torch.Generator())
-    with measured_failures(model.eval()):
+    with ignore_failures(model.eval()):
         probabilities = model(images.to(next(model.parameters()))).softmax(1)
     best = probabilities.topk(min(2, len(data.classes)), dim=1)
     steps, residual, converged = solved(model, len(paths))

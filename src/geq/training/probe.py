@@ -9,12 +9,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from geq.cells import Context, ProximalCell
-from geq.equilibrium import Equilibrium
-from geq.kernels import PatchGaussianKernel
-from geq.kernels.base import BoundRadial
+from geq.cells import EnergyProblem
+from geq.equilibrium import Equilibrium, ignore_failures
+from geq.kernels import BoundGaussian, BoundKernel, PatchGaussianKernel
 from geq.model.network import Network
-from geq.training.tolerance import measured_failures
 
 SWITCHED_OFF = 0.1
 """A patch with a smaller weight counts as switched off."""
@@ -64,7 +62,7 @@ def probe(model: Network, images: Float[Tensor, "b c h w"]) -> dict[str, BranchP
     was_training = model.training
     model.eval()
     try:
-        with measured_failures(model):
+        with ignore_failures(model):
             inputs = model.inputs_of_equilibria(images)
             return {name: _look(layer, inputs[name]) for name, layer in equilibria.items() if name in inputs}
     finally:
@@ -86,25 +84,25 @@ def probe_untrained(model: Network, images: Float[Tensor, "b c h w"]) -> dict[st
 
 
 def _look(layer: Equilibrium, x: Tensor) -> BranchProbe:
-    if not isinstance(layer.cell, ProximalCell):
+    if not isinstance(layer.cell, EnergyProblem):
         return BranchProbe()
     problem = layer.problem
     z, c = layer.solve(x).value, problem.inject(x)
     assert isinstance(z, Tensor)
     found = BranchProbe(energy=float(layer.energy(x).mean()))
-    if not isinstance(c, Context):
+    if not isinstance(c, BoundKernel):
         return found
     u = c.W(z)
-    pulled = u if problem.similarity.acts_on == "features" else c.W.adjoint(u)
-    found = replace(found, feedback=float((size(pulled) / size(c.injection).clamp_min(1e-30)).mean()))
-    if not isinstance(c.similarity, BoundRadial):
+    pulled = u if problem.kernel.acts_on == "features" else c.W.adjoint(u)
+    found = replace(found, feedback=float((size(pulled) / size(c.v).clamp_min(1e-30)).mean()))
+    if not isinstance(c, BoundGaussian):
         return found
-    kernel = c.similarity.similarity
+    kernel = c.kernel
     return replace(
         found,
-        attention=c.similarity.attention(u),
-        gamma=float(c.similarity.gamma.mean()),
-        distance=float(c.similarity.distances(u).mean()),
+        attention=c.attention(u),
+        gamma=float(c.gamma.mean()),
+        distance=float(c.distances(u).mean()),
         rank=effective_rank(kernel.projection) if isinstance(kernel, PatchGaussianKernel) else None,
     )
 

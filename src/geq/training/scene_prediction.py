@@ -13,13 +13,13 @@ from torch.nn import functional
 from geq.data.image import read_image
 from geq.data.palette import colours_of
 from geq.data.transform.pixel import Normalize
+from geq.equilibrium import ignore_failures
 from geq.errors import OptionError
 from geq.model.segmenter import Segmenter
 from geq.training.inference import Inference
 from geq.training.ingredient import DataDescription
 from geq.training.prediction import solved
 from geq.training.scene import overlay, with_legend, write_mask, write_picture
-from geq.training.tolerance import measured_failures
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def _predict(
 ) -> ScenePrediction:
     picture = read_image(path)
     passes: list[tuple[Tensor | None, Tensor | None, Tensor | None]] = []
-    with measured_failures(model.eval()):
+    with ignore_failures(model.eval()):
         logits = inference.logits(
             model, _prepared(picture, model, data), lambda: passes.append(solved(model, 1))
         )

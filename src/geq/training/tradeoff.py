@@ -19,6 +19,7 @@ from torch.nn import functional
 
 from geq.document import parse_json, short
 from geq.durable import write_durably
+from geq.equilibrium import ignore_failures
 from geq.errors import CheckpointError, OptionError
 from geq.model.differentiation import DifferentiationConfig
 from geq.model.network import Network
@@ -27,7 +28,6 @@ from geq.training.ingredient import evaluation_loader, open_split
 from geq.training.option import LONGEST_NAME, TrainOptions, demand, is_folder_name
 from geq.training.run import CONFIG, RunFolder
 from geq.training.thread import limited_threads
-from geq.training.tolerance import measured_failures
 
 if TYPE_CHECKING:
     from geq.training.fit import Outcome
@@ -208,7 +208,7 @@ class Tradeoff:
         test = open_split(self.base, "test")
         statistics = outcome.folder.data().statistics
         loader = evaluation_loader(test, statistics=statistics, batch_size=self.base.batch_size)
-        with limited_threads(self.base, model), measured_failures(model):
+        with limited_threads(self.base, model), ignore_failures(model):
             batches = list(first_images(loader, TIMED_IMAGES))
             images = sum(len(labels) for _, labels in batches)
             times = [

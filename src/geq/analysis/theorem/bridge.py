@@ -68,8 +68,8 @@ def cell_of(deep: DeepWeights) -> DeepCell:
     """
     layers = []
     for weight, injection, bias in zip(deep.weights, deep.inputs, deep.biases, strict=True):
-        W = Dense(weight.shape[1], weight.shape[0], norm=Unconstrained()).double()
-        U = Dense(injection.shape[1], injection.shape[0], bias=True, norm=Unconstrained()).double()
+        W = Dense(weight.shape[1], weight.shape[0], constraint=Unconstrained()).double()
+        U = Dense(injection.shape[1], injection.shape[0], bias=True, constraint=Unconstrained()).double()
         with torch.no_grad():
             W.raw_weight.copy_(weight)
             U.raw_weight.copy_(injection)

@@ -1,0 +1,24 @@
+"""Constraints on the weight of an operator, such as a bound of its spectral norm."""
+
+from geq.constraints.spectral import (
+    Constraint,
+    SpectralBound,
+    Unconstrained,
+    WeightNorm,
+    constraint_memory,
+    restore_constraint_memory,
+)
+from geq.constraints.variants import ChannelGainBound, FrobeniusBound, LearnedSpectralBound, SpectralEquality
+
+__all__ = [
+    "ChannelGainBound",
+    "Constraint",
+    "FrobeniusBound",
+    "LearnedSpectralBound",
+    "SpectralBound",
+    "SpectralEquality",
+    "Unconstrained",
+    "WeightNorm",
+    "constraint_memory",
+    "restore_constraint_memory",
+]
