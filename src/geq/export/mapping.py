@@ -197,7 +197,7 @@ class StateMap(PlainMap):
 
 
 class FeatureSpaceMap(StateMap):
-    """u ↦ W·A(u), A(u) = prox(Wᵀm(u)): the smaller equation, as in :mod:`geq.cells.closed_form`."""
+    """u ↦ W·A(u), A(u) = prox(Wᵀm(u)): the smaller equation, as in :mod:`geq.cells.features`."""
 
     def start(self, x: Tensor, context: Context) -> State:
         return self.W.zeros(context[0], self.W.operator.out_channels)
@@ -273,15 +273,15 @@ class CellMap(PlainMap):
 
 
 def plain_map(layer: Equilibrium, in_features: bool) -> PlainMap:
-    """The map of a layer with folded weights, in its features or in its state."""
+    """Return the map of a layer with folded weights, in its features or in its state."""
     cell = layer.cell
     if isinstance(cell, DeepCell):
         return DeepMap(cell)
     if not isinstance(cell, EnergyProblem):
         return CellMap(cell)
-    if type(cell.problem) is not EnergyProblem:
+    if type(cell) is not EnergyProblem:
         raise OptionError(
-            f"the energy of {type(cell.problem).__name__} is differentiated by autograd, which a file cannot "
+            f"the energy of {type(cell).__name__} is differentiated by autograd, which a file cannot "
             "hold: write the map as a Cell of its own"
         )
-    return FeatureSpaceMap(cell.problem) if in_features else StateMap(cell.problem)
+    return FeatureSpaceMap(cell) if in_features else StateMap(cell)

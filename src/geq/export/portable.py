@@ -24,7 +24,7 @@ from geq.export.fold import fold_norms
 from geq.export.iteration import Measured, find_fixed_point, residual_norms, steps_of
 from geq.export.mapping import PlainMap, plain_map
 from geq.export.trace import BATCH, TracedMap
-from geq.gradients import SequentialAveraging
+from geq.gradients import SequentialAveraging, Unrolled
 from geq.model.mon import Mon
 from geq.model.network import Network
 from geq.model.node import NeuralODE
