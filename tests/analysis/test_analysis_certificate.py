@@ -16,7 +16,6 @@ from geq.analysis.certificate import (
     certify,
     certify_layer,
     certify_states,
-    contraction_rate,
     distance_factor,
     measured_rate,
     plain_iteration,
@@ -91,7 +90,7 @@ def test_plain_iteration_is_as_fast_as_proved(recipe: Recipe) -> None:
     layer, x = case.layer, case.x
     size = layer.map_size(x)
     certificate = certify(layer.problem, layer_norms(layer.problem, size), size)
-    rate = contraction_rate(layer.cell, certificate)
+    rate = layer.cell.contraction_rate(certificate)
     assert rate is not None
     fn = layer.cell.equation(x)
     z = fn.start()

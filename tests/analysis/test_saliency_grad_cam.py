@@ -9,11 +9,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from geq.analysis.place import Place, branch_place, branch_places, last_place, named_place
+from geq.analysis.feature_map import branch_feature_map, layer_feature_map
 from geq.analysis.saliency import grad_cam, stretched
 from geq.errors import InputError, MissingExtraError, OptionError
 from geq.gradients import Implicit, Phantom
 from geq.model.branch import BranchNetwork
+from geq.model.feature_map import FeatureMap
 from geq.model.network import Network
 from geq.model.registry import create_model
 
@@ -39,7 +40,7 @@ def images(number: int = 2) -> Tensor:
     return torch.randn(number, 1, 8, 8, dtype=torch.float64)
 
 
-def by_hand(model: Network, x: Tensor, place: Place) -> Tensor:
+def by_hand(model: Network, x: Tensor, place: FeatureMap) -> Tensor:
     """ReLU(Σ_k mean(∂y/∂A_k)·A_k), with the map cut out of the graph and put back as a leaf."""
     leaf: list[Tensor] = []
 
@@ -66,7 +67,7 @@ WITH_LAST = ("geq_tiny", "mopteq_tiny", "deep_opteq_tiny", "mdeq_tiny", "resnet_
 @pytest.mark.parametrize("name", WITH_LAST)
 def test_the_last_map_agrees_with_a_gradient_by_hand(name: str) -> None:
     model, x = ready(name), images()
-    place = last_place(model)
+    place = model.last_feature_map()
     found = grad_cam(model, x, TARGET, place)
     assert found.max() > 0
     torch.testing.assert_close(found, by_hand(model, x, place))
@@ -75,7 +76,7 @@ def test_the_last_map_agrees_with_a_gradient_by_hand(name: str) -> None:
 @pytest.mark.parametrize("name", ["geq_tiny", "mopteq_tiny", "mdeq_tiny", "deep_opteq_tiny"])
 def test_every_branch_agrees_with_a_gradient_by_hand(name: str) -> None:
     model, x = ready(name), images()
-    for place in branch_places(model):
+    for place in model.branch_feature_maps():
         torch.testing.assert_close(grad_cam(model, x, TARGET, place), by_hand(model, x, place))
 
 
@@ -116,7 +117,7 @@ def by_finite_differences(model: Network, x: Tensor, module: nn.Module, step: fl
 @pytest.mark.parametrize("name", ["geq_tiny", "mopteq_tiny"])
 def test_in_front_of_the_equilibria_it_is_the_implicit_gradient(name: str) -> None:
     model, x = ready(name), images(1)
-    place = named_place(model, "stem")
+    place = layer_feature_map(model, "stem")
     expected = by_finite_differences(model, x, place.module)
     assert expected.max() > 0
     torch.testing.assert_close(grad_cam(model, x, TARGET, place), expected, rtol=1e-4, atol=1e-8)
@@ -149,32 +150,32 @@ def test_each_image_has_its_own_target() -> None:
 def test_what_cannot_be_shown_is_refused() -> None:
     model, x = ready("geq_tiny"), images()
     with pytest.raises(OptionError, match="did you mean 'stem'"):
-        named_place(model, "stm")
+        layer_feature_map(model, "stm")
     with pytest.raises(OptionError, match=r"branch must lie in 0\.\.1"):
-        branch_place(model, 2)
+        branch_feature_map(model, 2)
     with pytest.raises(InputError, match=r"target must lie in 0\.\.9"):
         grad_cam(model, x, 10)
     with pytest.raises(OptionError, match="needs a feature map"):
-        grad_cam(model, x, TARGET, named_place(model, "head"))
+        grad_cam(model, x, TARGET, layer_feature_map(model, "head"))
     with pytest.raises(OptionError, match="is not called"):
-        grad_cam(model, x, TARGET, named_place(model, "branches.0.cell"))
+        grad_cam(model, x, TARGET, layer_feature_map(model, "branches.0.cell"))
     with pytest.raises(OptionError, match=r"model\.eval\(\)"):
         grad_cam(model.train(), x, TARGET)
     resnet = create_model("resnet_tiny").eval()
-    assert branch_places(resnet) == []
+    assert resnet.branch_feature_maps() == []
     with pytest.raises(InputError, match="no equilibrium"):
-        branch_place(resnet, 0)
+        branch_feature_map(resnet, 0)
 
 
 def test_layers_that_run_many_times_are_refused() -> None:
     model = create_model("node_tiny").double().eval()
     with pytest.raises(OptionError, match="is called 16 times"):
-        grad_cam(model, images(1), TARGET, named_place(model, "field.up"))
+        grad_cam(model, images(1), TARGET, layer_feature_map(model, "field.up"))
     with pytest.raises(OptionError, match="not the output of any of its layers"):
         grad_cam(model, images(1), TARGET)
     mdeq = create_model("mdeq_tiny").double().eval()
     with pytest.raises(OptionError, match=r"gives 2 feature maps: choose one of 0\.\.1"):
-        grad_cam(mdeq, images(1), TARGET, named_place(mdeq, "equilibrium"))
+        grad_cam(mdeq, images(1), TARGET, layer_feature_map(mdeq, "equilibrium"))
 
 
 def test_a_missing_captum_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import geq
-from geq.analysis.certificate import contraction_rate, distance_factor
+from geq.analysis.certificate import distance_factor
 from geq.certificate import WellPosedness
 
 Map = geq.cells.Equation
@@ -107,7 +107,7 @@ def check(layer: geq.Equilibrium, x: Tensor, seed: int = 0, count: int = 6) -> W
         factor = distance_factor(layer.cell, certificate)
         if factor is not None:
             assert largest_distance(layer, x, found[0], seed) <= factor * (1 + 1e-5)
-    rate = contraction_rate(layer.cell, certificate)
+    rate = layer.cell.contraction_rate(certificate)
     if rate is not None:
         assert largest_stretch(layer, x, seed=seed) <= rate * (1 + 1e-7)
     return certificate

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,10 +15,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from geq.cells import EnergyProblem
-from geq.errors import GeqError, InputError
+from geq.errors import GeqError, InputError, OptionError
+from geq.export.portable import refuse
+from geq.model.feature_map import FeatureMap
 from geq.model.network import Network
 from geq.model.registry import create_model, list_models
-from geq.model.segmenter import Segmenter
 
 NAMES = list_models()
 TINY = [name for name in NAMES if "_tiny" in name]
@@ -43,6 +45,9 @@ TRAINED_BY_DAY = [
     *("fcn_camvid_small", "opteq_camvid_small"),  # have no tiny one
     *("geq_small", "geq_strong_small", "resnet_small"),
 ]
+
+WITHOUT_LAST_MAP = ("mon", "node")
+"""Families whose head reads what is not the output of any of their layers."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +132,7 @@ def labels_for(logits: Tensor) -> Tensor:
 
 
 def shape_of_logits(model: Network, images: Tensor) -> tuple[int, ...]:
-    mask = tuple(images.shape[2:]) if isinstance(model, Segmenter) else ()
+    mask = tuple(images.shape[2:]) if model.labels_pixels else ()
     return (len(images), model.num_classes, *mask)
 
 
@@ -240,6 +245,77 @@ def test_energy_and_well_posedness(affordable: Subject) -> None:
         with pytest.raises(GeqError, match="no equilibrium"):
             model.energy(images)
     assert set(model.well_posedness()) == set(model.equilibria())
+
+
+def seen_at(model: Network, place: FeatureMap, images: Tensor) -> tuple[Tensor, Tensor]:
+    """A feature map, taken by a hook on its module, which must run once, and the logits."""
+    seen: list[Any] = []
+    handle = place.module.register_forward_hook(
+        lambda module, given, output: seen.append(given[0] if place.at_input else output)
+    )
+    try:
+        logits = model(images)
+    finally:
+        handle.remove()
+    assert len(seen) == 1
+    maps = seen[0] if place.part is None else seen[0][place.part]
+    assert isinstance(maps, Tensor)
+    return maps, logits
+
+
+def test_the_last_feature_map_is_what_the_logits_come_from(affordable: Subject) -> None:
+    model, images = affordable.copy().eval(), affordable.images(2)
+    if model.labels_pixels or model.family in WITHOUT_LAST_MAP:
+        error, words = (InputError, "geq predict") if model.labels_pixels else (OptionError, "--layer")
+        with pytest.raises(error, match=words):
+            model.last_feature_map()
+        return
+    place = model.last_feature_map()
+    maps, logits = seen_at(model, place, images)
+    assert maps.ndim == 4
+    assert len(maps) == 2
+    (gradient,) = torch.autograd.grad(logits.sum(), maps)
+    assert torch.isfinite(gradient).all()
+    assert gradient.abs().sum() > 0
+
+
+def test_the_branches_are_the_equilibria(affordable: Subject) -> None:
+    model, images = affordable.copy().eval(), affordable.images(2)
+    places, equilibria = model.branch_feature_maps(), model.equilibria()
+    assert {place.equilibrium for place in places} == set(equilibria)
+    assert len({place.label for place in places}) == len(places)
+    for place in places:
+        assert place.equilibrium is not None
+        assert place.module is equilibria[place.equilibrium]
+        assert seen_at(model, place, images)[0].ndim == 4
+
+
+def test_the_map_is_as_contractive_as_its_cell_answers(affordable: Subject) -> None:
+    model, images = affordable.copy().double().eval(), affordable.images(2).double()
+    equilibria = model.equilibria()
+    inputs = model.inputs_of_equilibria(images) if equilibria else {}
+    for name, layer in equilibria.items():
+        size = layer.map_size(inputs[name])
+        rate = layer.cell.contraction_rate(layer.well_posedness(size))
+        if rate is None:
+            continue
+        assert 0 <= rate < 1
+        with torch.no_grad():
+            map_ = layer.cell.equation(inputs[name])
+            start = map_.start()
+            assert isinstance(start, Tensor)
+            one, other = torch.randn_like(start), torch.randn_like(start)
+            assert (map_(one) - map_(other)).norm() <= (rate + 1e-9) * (one - other).norm(), name
+
+
+def test_a_network_says_whether_it_can_be_exported(affordable: Subject) -> None:
+    reason = affordable.model.exportable()
+    if not reason:
+        refuse(affordable.model)
+        return
+    with pytest.raises(OptionError, match="cannot be exported") as problem:
+        refuse(affordable.model)
+    assert str(problem.value).startswith(reason)
 
 
 @pytest.mark.parametrize(

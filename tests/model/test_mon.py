@@ -193,6 +193,18 @@ def test_each_splitting_contracts_by_its_rate(kind: type[MonotoneCell]) -> None:
 
 
 @pytest.mark.parametrize("kind", CELLS)
+def test_a_cell_without_a_certificate_has_no_rate(kind: type[MonotoneCell]) -> None:
+    class Louder(kind):  # type: ignore[misc, valid-type]
+        def forward(self, z: Tensor, c: object) -> Tensor:
+            return 2 * super().forward(z, c)
+
+    cell = make(Louder)
+    certificate = cell.well_posedness(SIZE)
+    assert certificate.reason
+    assert cell.contraction_rate(certificate) is None
+
+
+@pytest.mark.parametrize("kind", CELLS)
 def test_the_fixed_point_solves_the_equation(kind: type[MonotoneCell]) -> None:
     cell, x = make(kind), images()
     z = solve(cell, x)

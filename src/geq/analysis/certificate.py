@@ -26,9 +26,8 @@ from geq.analysis.result import Result, Table, shown
 from geq.analysis.subject import Subject
 from geq.cells import EnergyProblem
 from geq.cells.base import Cell
-from geq.certificate import MonotoneWellPosedness, WellPosedness
+from geq.certificate import WellPosedness
 from geq.equilibrium import Equilibrium
-from geq.model.mon_cell import MonotoneCell
 from geq.operators.operator import Size, size_of
 from geq.solvers import Picard, Solution, fixed_point
 from geq.solvers.state import State, parts_of
@@ -41,17 +40,9 @@ def certify(problem: EnergyProblem, norms: LayerNorms, size: Size | None) -> Wel
     return problem.verdict(norms.feedback.upper, size)
 
 
-def contraction_rate(cell: Cell, certificate: WellPosedness) -> float | None:
-    """A Lipschitz constant of the map that is iterated; None where none below 1 is proved."""
-    if isinstance(cell, MonotoneCell):
-        assert isinstance(certificate, MonotoneWellPosedness)
-        return cell.contraction_rate(certificate)
-    return certificate.rate if certificate.contraction else None
-
-
 def distance_factor(cell: Cell, certificate: WellPosedness) -> float | None:
     """‖z − z*‖ is at most this factor times ‖z − T(z)‖; None where nothing is proved."""
-    rate = contraction_rate(cell, certificate)
+    rate = cell.contraction_rate(certificate)
     factors = [] if rate is None else [1 / (1 - rate)]
     if isinstance(cell, EnergyProblem) and certificate.unique:
         assert certificate.lower is not None
@@ -150,7 +141,7 @@ def certify_layer(layer: Equilibrium, x: Tensor, norms: LayerNorms | None = None
         "strongly_convex": certificate.unique if norms is not None else None,
         "unique": certificate.unique,
         "largest_step": certificate.largest_step,
-        "proved_rate": contraction_rate(layer.cell, certificate),
+        "proved_rate": layer.cell.contraction_rate(certificate),
         "measured_rate": measured_rate(plain),
         "plain_iteration_converged": bool(plain.converged.all()),
         "solver_steps": None if own is None else float(own.steps.double().mean()),

@@ -12,9 +12,9 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from geq.analysis.attention_map import AttentionMaps, attention_maps
-from geq.analysis.certificate import certify_states, contraction_rate
+from geq.analysis.certificate import certify_states
+from geq.analysis.feature_map import branch_feature_map, layer_feature_map
 from geq.analysis.landscape import Landscape, landscape, plane_of
-from geq.analysis.place import Place, branch_place, branch_places, last_place, named_place
 from geq.analysis.saliency import grad_cam
 from geq.analysis.trace import Trace, Way, own_way, trace
 from geq.cells import EnergyProblem
@@ -22,8 +22,8 @@ from geq.certificate import WellPosedness
 from geq.data.transform.pixel import Normalize
 from geq.equilibrium import ignore_failures
 from geq.errors import InputError, OptionError, unknown_name
+from geq.model.feature_map import FeatureMap
 from geq.model.network import Network
-from geq.model.segmenter import Segmenter
 from geq.operators.operator import size_of
 from geq.training.prediction import load_pictures
 from geq.training.run import RunFolder
@@ -127,8 +127,8 @@ class Explainer:
     def __init__(self, folder: RunFolder) -> None:
         self.folder, self.data = folder, folder.data()
         self.model = Network.from_pretrained(folder.model).eval()
-        if isinstance(self.model, Segmenter):
-            last_place(self.model)  # says why not
+        if self.model.labels_pixels:
+            self.model.last_feature_map()  # says why not
         self.certificates: dict[str, WellPosedness] = {}
 
     @property
@@ -162,9 +162,9 @@ class Explainer:
         if branch is not None and layer is not None:
             raise OptionError("--branch and --layer both say where the saliency is taken: give one of them")
         if branch is not None:
-            branch_place(self.model, branch)
+            branch_feature_map(self.model, branch)
         if layer is not None:
-            named_place(self.model, layer)
+            layer_feature_map(self.model, layer)
 
     def explain(
         self,
@@ -209,15 +209,15 @@ class Explainer:
             tuple(dict.fromkeys(notes)),
         )
 
-    def _place(self, branch: int | None, layer: str | None) -> Place:
+    def _place(self, branch: int | None, layer: str | None) -> FeatureMap:
         if layer is not None:
-            return named_place(self.model, layer)
-        return last_place(self.model) if branch is None else branch_place(self.model, branch)
+            return layer_feature_map(self.model, layer)
+        return self.model.last_feature_map() if branch is None else branch_feature_map(self.model, branch)
 
     def _branches(
         self, x: Tensor, target: int, branch: int | None, notes: list[str]
     ) -> tuple[BranchView, ...]:
-        places = branch_places(self.model)
+        places = self.model.branch_feature_maps()
         if not places:
             notes.append("no equilibrium, hence neither β nor energy: only Grad-CAM is shown")
             return ()
@@ -245,7 +245,7 @@ class Explainer:
                     bool(solution.converged),
                     bound if bound < float("inf") else None,
                     certificate,
-                    contraction_rate(layer.cell, certificate),
+                    layer.cell.contraction_rate(certificate),
                 )
             )
         return tuple(views)
@@ -260,7 +260,7 @@ class Explainer:
     @torch.no_grad()
     def follow(self, image: UInt8[Tensor, "1 c h w"], branch: int = 0, seed: int = 0) -> EquilibriumView:
         """The solver's way to one equilibrium, and the objective around it."""
-        chosen = branch_place(self.precise, branch)
+        chosen = branch_feature_map(self.precise, branch)
         assert chosen.equilibrium is not None
         equilibria = self.precise.equilibria()
         inputs = self._inputs(image)
@@ -269,7 +269,7 @@ class Explainer:
         with ignore_failures(self.precise):
             others = {
                 place.label: own_way(equilibria[place.equilibrium], inputs[place.equilibrium])
-                for place in branch_places(self.precise)
+                for place in self.precise.branch_feature_maps()
                 if place.equilibrium is not None and place.equilibrium != chosen.equilibrium
             }
             around = None
@@ -282,20 +282,20 @@ class Explainer:
     @torch.no_grad()
     def traced(self, image: UInt8[Tensor, "1 c h w"], branch: int = 0) -> Trace:
         """The solver's way to one equilibrium alone, which is found much sooner than its surroundings."""
-        return self._trace(branch_place(self.precise, branch), self._inputs(image))
+        return self._trace(branch_feature_map(self.precise, branch), self._inputs(image))
 
     def _inputs(self, image: UInt8[Tensor, "1 c h w"]) -> dict[str, Tensor]:
         with ignore_failures(self.precise):
             return self.precise.inputs_of_equilibria(self.normalised(image).double())
 
-    def _trace(self, place: Place, inputs: dict[str, Tensor]) -> Trace:
+    def _trace(self, place: FeatureMap, inputs: dict[str, Tensor]) -> Trace:
         assert place.equilibrium is not None
         certificate = self.certificate(place.equilibrium, self._single(inputs, place))
         with ignore_failures(self.precise):
             layer = self.precise.equilibria()[place.equilibrium]
             return trace(layer, inputs[place.equilibrium], certificate)
 
-    def _single(self, inputs: dict[str, Tensor], place: Place) -> Tensor:
+    def _single(self, inputs: dict[str, Tensor], place: FeatureMap) -> Tensor:
         """The input of an equilibrium in the precision of the network as it was saved."""
         assert place.equilibrium is not None
         return inputs[place.equilibrium].to(next(self.model.parameters()))

@@ -17,9 +17,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from geq.analysis.place import Place, last_place
 from geq.equilibrium import ignore_failures
 from geq.errors import InputError, MissingExtraError, OptionError
+from geq.model.feature_map import FeatureMap
 from geq.model.network import Network
 
 
@@ -27,7 +27,7 @@ def grad_cam(
     model: Network,
     images: Float[Tensor, "b c h w"],
     target: Int64[Tensor, "b"] | int,
-    place: Place | None = None,
+    place: FeatureMap | None = None,
 ) -> Float[Tensor, "b rows columns"]:
     """The map M of every image, not negative, at the resolution of the features.
 
@@ -48,7 +48,7 @@ def grad_cam(
         raise MissingExtraError.naming("captum", "explain", "Grad-CAM") from problem
     if model.training:
         raise OptionError("Grad-CAM is taken in evaluation mode: call model.eval() first")
-    place = last_place(model) if place is None else place
+    place = model.last_feature_map() if place is None else place
     _check_target(model, target)
     calls = _Count()
     handle = place.module.register_forward_hook(calls)
@@ -80,7 +80,7 @@ class _Count:
     def __call__(self, module: nn.Module, arguments: Any, output: Any) -> None:
         self.number += 1
 
-    def checked(self, model: Network, place: Place) -> Any:
+    def checked(self, model: Network, place: FeatureMap) -> Any:
         def forward(images: Tensor) -> Tensor:
             self.number = 0
             logits = model(images)
@@ -103,7 +103,7 @@ def _check_target(model: Network, target: Tensor | int) -> None:
         )
 
 
-def _part(found: Tensor | tuple[Tensor, ...], place: Place) -> Tensor:
+def _part(found: Tensor | tuple[Tensor, ...], place: FeatureMap) -> Tensor:
     if isinstance(found, Tensor):
         return found
     if place.part is None or place.part >= len(found):

@@ -20,7 +20,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from geq.analysis.certificate import contraction_rate
 from geq.analysis.subject import solved_tightly
 from geq.cells import CellEquation, EnergyProblem, Equation
 from geq.cells.base import State, parts_of
@@ -101,7 +100,7 @@ def trace(layer: Equilibrium, x: Any, certificate: WellPosedness) -> Trace:
         float(layer.problem.energy(as_tensor(found), equation.context)) if energies else None,
         measured(layer, equation, own_points(layer, x)),
         measured(layer, equation, plain_points(layer, equation)),
-        contraction_rate(layer.cell, certificate),
+        layer.cell.contraction_rate(certificate),
         energies and certificate.lower is not None and certificate.lower > -1,
         layer.tol,
         tuple(tuple(part.shape[1:]) for part in parts_of(start)),

@@ -12,7 +12,6 @@ from jaxtyping import UInt8
 from torch import Tensor
 
 from geq.analysis.explanation import Explainer, Explanation
-from geq.analysis.place import branch_places
 from geq.analysis.trace import Trace
 from geq.app.distortion import Distortion
 from geq.app.memory import Memory
@@ -62,8 +61,8 @@ class Exhibit:
         self.name, self.folder = name, folder
         self.explainer = Explainer(folder)
         self.options = folder.options()
-        self.branches = tuple(place.label for place in branch_places(self.explainer.model))
-        self.parts = tuple(place.part for place in branch_places(self.explainer.model))
+        self.branches = tuple(place.label for place in self.explainer.model.branch_feature_maps())
+        self.parts = tuple(place.part for place in self.explainer.model.branch_feature_maps())
         self.answers: Memory[Answer] = Memory(KEPT)
         self.traces: Memory[Trace] = Memory(KEPT)
         self.lock = Lock()

@@ -143,3 +143,7 @@ class Cell(nn.Module, metaclass=CheckedOptions):
             size: Height and width of the maps, which the norm of a convolution depends on.
         """
         return WellPosedness()
+
+    def contraction_rate(self, certificate: WellPosedness) -> float | None:
+        """Return a Lipschitz constant of T, below 1; None where the certificate proves none."""
+        return certificate.rate if certificate.contraction else None

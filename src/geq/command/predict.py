@@ -40,13 +40,12 @@ def main(arguments: list[str]) -> int:
     folder = RunFolder.find(asked.run, asked.runs)
 
     from geq.model.network import Network
-    from geq.model.segmenter import Segmenter
 
     data = folder.data()
     model = Network.from_pretrained(folder.model)
     paths = [Path(name) for name in asked.images]
     predictions: list[Any]
-    if isinstance(model, Segmenter):
+    if model.labels_pixels:
         from geq.training.inference import Inference
         from geq.training.scene_prediction import predict_scenes
 

@@ -25,9 +25,7 @@ from geq.export.iteration import Measured, find_fixed_point, residual_norms, ste
 from geq.export.mapping import PlainMap, plain_map
 from geq.export.trace import BATCH, TracedMap
 from geq.gradients import SequentialAveraging, Unrolled
-from geq.model.mon import Mon
 from geq.model.network import Network
-from geq.model.node import NeuralODE
 from geq.solvers import rules
 from geq.solvers.state import Layout, Packing, State, parts_of
 
@@ -197,16 +195,9 @@ def feature_factor(layer: Equilibrium, x: Tensor) -> float | None:
 
 def refuse(network: Network) -> None:
     """Refuse a network that no file can hold, with the reason."""
-    if isinstance(network, Mon):
-        raise OptionError(
-            "monDEQ iterates in the Fourier domain, with complex numbers, for which ONNX has no operators, "
-            "and with an inverse per frequency: it cannot be exported; use it from Python"
-        )
-    if isinstance(network, NeuralODE):
-        raise OptionError(
-            "a Neural ODE is solved by torchdiffeq, which looks at values to choose its steps and so cannot "
-            "be traced: it cannot be exported; use it from Python"
-        )
+    reason = network.exportable()
+    if reason:
+        raise OptionError(f"{reason}: it cannot be exported; use it from Python")
     for name, layer in network.equilibria().items():
         gradient = layer.gradient
         coupled = isinstance(gradient, SequentialAveraging) and getattr(

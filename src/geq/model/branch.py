@@ -41,6 +41,7 @@ from geq.layers.equilibrium2d import GAUSSIAN_GRADIENT, GEQ2d, OptEq2d
 from geq.layers.injection import Injection
 from geq.model.config import ADDED_LATER
 from geq.model.differentiation import DifferentiationConfig
+from geq.model.feature_map import FeatureMap
 from geq.model.network import Network
 from geq.operators import Convolution
 from geq.operators.isometry import isometric_kernel
@@ -306,6 +307,11 @@ class BranchNetwork(Network):
         z = self.norm(features).relu()
         z = z.mean((2, 3)) if self.config.pool == 1 else F.adaptive_avg_pool2d(z, self.config.pool).flatten(1)
         return self.head(z)
+
+    def last_feature_map(self) -> FeatureMap:
+        # The mean of the branches is no module's output, but it is what the norm after it is given.
+        label = "fused equilibria" if self.config.topology == "parallel" else "last equilibrium"
+        return FeatureMap(label, self.norm, at_input=True)
 
 
 def shrink(x: Tensor, factor: int) -> Tensor:

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from geq.errors import OptionError
 from geq.layers.deep import DeepOptEq2d
 from geq.model.deep_layer import DeepLayerConfig
+from geq.model.feature_map import FeatureMap
 from geq.model.network import Network
 from geq.model.registry import ModelSpec, register
 
@@ -130,6 +131,9 @@ class DeepOptEq(Network):
         self.check_input(x)
         z = self.norm(self.equilibrium(self.extractor(x))).relu()
         return self.head(F.adaptive_avg_pool2d(z, self.config.pool).flatten(1))
+
+    def last_feature_map(self) -> FeatureMap:
+        return FeatureMap("equilibrium", self.equilibrium, equilibrium="equilibrium")
 
 
 CIFAR, DIGITS = (3, 32, 32), (1, 8, 8)

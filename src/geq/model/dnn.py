@@ -26,6 +26,7 @@ from torch.nn import functional as F
 
 from geq.errors import OptionError
 from geq.model.config import NetworkConfig
+from geq.model.feature_map import FeatureMap
 from geq.model.network import Network
 from geq.model.registry import ModelSpec, register
 
@@ -115,6 +116,9 @@ class DNN(Network):
             state = layer(state, context)
         assert state is not None
         return self.head(self.pool(state).flatten(1))
+
+    def last_feature_map(self) -> FeatureMap:
+        return FeatureMap(f"layers.{len(self.layers) - 1}", self.layers[-1])
 
 
 CIFAR, DIGITS = (3, 32, 32), (1, 8, 8)

@@ -27,6 +27,7 @@ from geq.equilibrium import Equilibrium
 from geq.errors import InputError, OptionError
 from geq.gradients import Implicit
 from geq.model.config import ADDED_LATER, NetworkConfig
+from geq.model.feature_map import FeatureMap
 from geq.model.mdeq_cell import MDEQCell
 from geq.model.network import Network
 from geq.model.registry import ModelSpec, register
@@ -131,6 +132,15 @@ class MDEQ(Network):
         for lift, down, z in zip(self.lift[1:], self.down, scales[1:], strict=True):
             y = lift(z) + down(y)
         return self.head(self.final(y).mean((2, 3)))
+
+    def last_feature_map(self) -> FeatureMap:
+        return FeatureMap("fused scales", self.final)
+
+    def branch_feature_maps(self) -> list[FeatureMap]:
+        return [
+            FeatureMap(f"scale {number}", self.equilibrium, part=number, equilibrium="equilibrium")
+            for number in range(len(self.config.channels))
+        ]
 
 
 CIFAR_10M = MDEQConfig(

@@ -142,6 +142,12 @@ class Mon(Network):
         z = cell.read(self.equilibrium(x))
         return self.head(F.avg_pool2d(z, self.config.pool).flatten(1))
 
+    def exportable(self) -> str:
+        return (
+            "monDEQ iterates in the Fourier domain, with complex numbers, for which ONNX has no operators, "
+            "and with an inverse per frequency"
+        )
+
 
 CIFAR, DIGITS = (3, 32, 32), (1, 8, 8)
 _SOURCE = "Winston and Kolter 2020"

@@ -37,7 +37,7 @@ from jaxtyping import Complex, Float
 from torch import Tensor, nn
 
 from geq.cells import Cell
-from geq.certificate import MonotoneWellPosedness, uncertified
+from geq.certificate import MonotoneWellPosedness, WellPosedness, uncertified
 from geq.errors import InputError, OptionError
 from geq.model.mon_operator import apply_symbol, identity_like, norm_upper_bound, symbol
 from geq.operators.operator import Size
@@ -155,9 +155,17 @@ class MonotoneCell(Cell):
     def rule(self, lipschitz: float) -> float:
         """α where none is given."""
 
+    def contraction_rate(self, certificate: WellPosedness) -> float | None:
+        assert isinstance(certificate, MonotoneWellPosedness)
+        if not certificate.unique:
+            return None
+        lipschitz = certificate.lipschitz
+        square = self.rate_squared(certificate.monotonicity, lipschitz, self.step_size(lipschitz))
+        return math.sqrt(square) if square < 1 else None
+
     @abstractmethod
-    def contraction_rate(self, certificate: MonotoneWellPosedness) -> float | None:
-        """A Lipschitz constant of the map that is iterated; None where none below 1 is proved."""
+    def rate_squared(self, monotonicity: float, lipschitz: float, step: float) -> float:
+        """Return the square of a Lipschitz constant of the map, for m, ‖I − W‖ ≤ ``lipschitz`` and α."""
 
     @abstractmethod
     def split(self, operator: Complex[Tensor, "frequency n n"]) -> Splitting:
@@ -208,11 +216,8 @@ class ForwardBackwardCell(MonotoneCell):
     def rule(self, lipschitz: float) -> float:
         return self.monotonicity / lipschitz**2
 
-    def contraction_rate(self, certificate: MonotoneWellPosedness) -> float | None:
-        m, lipschitz = certificate.monotonicity, certificate.lipschitz
-        step = self.step_size(lipschitz)
-        square = 1 - 2 * step * m + (step * lipschitz) ** 2
-        return math.sqrt(square) if square < 1 else None
+    def rate_squared(self, monotonicity: float, lipschitz: float, step: float) -> float:
+        return 1 - 2 * step * monotonicity + (step * lipschitz) ** 2
 
     def forward(
         self, z: Float[Tensor, "batch n height width"], c: AffineContext
@@ -236,10 +241,8 @@ class PeacemanRachfordCell(MonotoneCell):
     def rule(self, lipschitz: float) -> float:
         return (self.monotonicity * lipschitz) ** -0.5
 
-    def contraction_rate(self, certificate: MonotoneWellPosedness) -> float | None:
-        m, lipschitz = certificate.monotonicity, certificate.lipschitz
-        step = self.step_size(lipschitz)
-        return math.sqrt(1 - 4 * step * m / (1 + step * lipschitz) ** 2) if m > 0 else None
+    def rate_squared(self, monotonicity: float, lipschitz: float, step: float) -> float:
+        return 1 - 4 * step * monotonicity / (1 + step * lipschitz) ** 2
 
     def forward(
         self, u: Float[Tensor, "batch n height width"], c: AffineContext

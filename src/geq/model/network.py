@@ -12,8 +12,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from geq.equilibrium import Equilibrium
-from geq.errors import GeqError, InputError
+from geq.errors import GeqError, InputError, OptionError
 from geq.model.config import NetworkConfig
+from geq.model.feature_map import FeatureMap
 from geq.operators.operator import Size
 
 AnyNetwork = TypeVar("AnyNetwork", bound="Network")
@@ -47,6 +48,9 @@ class Network(nn.Module):
 
     family: ClassVar[str]
     config_class: ClassVar[type[NetworkConfig]]
+
+    labels_pixels: ClassVar[bool] = False
+    """Whether the logits are those of each pixel, not of the whole image."""
 
     registry_name: str | None = None
     """The name that :func:`geq.model.registry.create_model` was called with."""
@@ -155,6 +159,31 @@ class Network(nn.Module):
             for handle in handles:
                 handle.remove()
         return inputs
+
+    def last_feature_map(self) -> FeatureMap:
+        """Return the feature map that the head reads, at which Grad-CAM looks.
+
+        Raises:
+            OptionError: It is no layer's output or input, so that no hook can see it.
+        """
+        raise OptionError(
+            f"what the head of {type(self).__name__} reads is not the output of any of its layers, so no "
+            "hook can see it; name a layer with --layer, such as "
+            + ", ".join([name for name, _ in self.named_children()][:3])
+        )
+
+    def branch_feature_maps(self) -> list[FeatureMap]:
+        """Return the state of every equilibrium; a joint equilibrium has one map for each scale."""
+        equilibria = self.equilibria()
+        several = len(equilibria) > 1
+        return [
+            FeatureMap(f"branch {number}" if several else name, module, equilibrium=name)
+            for number, (name, module) in enumerate(equilibria.items())
+        ]
+
+    def exportable(self) -> str:
+        """Return why no exported file can hold this kind of network; "" where one can."""
+        return ""
 
     def save_pretrained(self, directory: str | Path) -> Path:
         """Write ``config.json`` and ``model.safetensors``; see :mod:`geq.model.pretrained`."""

@@ -133,6 +133,12 @@ class NeuralODE(Network):
         self.check_input(x)
         return self.head(self.flow(self.initial_state(x)).flatten(1))
 
+    def exportable(self) -> str:
+        return (
+            "a Neural ODE is solved by torchdiffeq, which looks at values to choose its steps and so cannot "
+            "be traced"
+        )
+
 
 CIFAR, DIGITS = (3, 32, 32), (1, 8, 8)
 _SOURCE = "Chen et al. 2018"

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from geq.errors import OptionError
 from geq.model.deep_opteq import DeepConfig
+from geq.model.feature_map import FeatureMap
 from geq.model.network import Network
 from geq.model.registry import ModelSpec, register
 from geq.model.resnet import bottleneck_block
@@ -99,6 +100,9 @@ class OptEqImageNet(Network):
         self.check_input(x)
         z = self.norm(self.equilibrium(self.extractor(x)))
         return self.head(self.classifier(z).mean((2, 3)))
+
+    def last_feature_map(self) -> FeatureMap:
+        return FeatureMap("equilibrium", self.equilibrium, equilibrium="equilibrium")
 
 
 IMAGENET = (3, 224, 224)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from geq.errors import OptionError
 from geq.model.config import NetworkConfig
+from geq.model.feature_map import FeatureMap
 from geq.model.network import Network
 from geq.model.registry import ModelSpec, register
 
@@ -152,6 +153,9 @@ class ResNet(Network):
         for stage in self.stages:
             features = stage(features)
         return self.head(self.pool(features).flatten(1))
+
+    def last_feature_map(self) -> FeatureMap:
+        return FeatureMap(f"stages.{len(self.stages) - 1}", self.stages[-1])
 
 
 IMAGENET, CIFAR, DIGITS = (3, 224, 224), (3, 32, 32), (1, 8, 8)

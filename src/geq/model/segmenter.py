@@ -19,6 +19,7 @@ from torch.nn import functional as F
 
 from geq.errors import InputError, OptionError
 from geq.model.config import NetworkConfig
+from geq.model.feature_map import FeatureMap
 from geq.model.network import Network
 
 
@@ -65,6 +66,7 @@ class Segmenter(Network):
     A subclass defines :meth:`scores`, from the stem's features to logits on a map of any size.
     """
 
+    labels_pixels = True
     config: SegmenterConfig
 
     def __init__(self, config: SegmenterConfig) -> None:
@@ -85,3 +87,9 @@ class Segmenter(Network):
         if min(x.shape[-2:]) < 1:
             raise InputError(f"an image must have pixels; got {tuple(x.shape)}")
         return stretched(self.scores(self.stem(x)), x)
+
+    def last_feature_map(self) -> FeatureMap:
+        raise InputError(
+            "an explanation is of one class of one image; this network labels every pixel: show its masks "
+            "with geq predict"
+        )

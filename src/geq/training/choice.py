@@ -6,7 +6,6 @@ from geq.data.dataset import Dataset
 from geq.data.segmentation import SegmentationDataset
 from geq.errors import OptionError
 from geq.model.network import Network
-from geq.model.segmenter import Segmenter
 from geq.training.segmentation import SegmentationTask
 from geq.training.task import ClassificationTask, Task
 
@@ -14,7 +13,7 @@ from geq.training.task import ClassificationTask, Task
 def task_class(model: Network, dataset: Dataset) -> type[Task]:
     """Masks want a network that labels pixels, single labels one that classifies images."""
     name = model.registry_name or type(model).__name__
-    has_masks, labels_pixels = isinstance(dataset, SegmentationDataset), isinstance(model, Segmenter)
+    has_masks, labels_pixels = isinstance(dataset, SegmentationDataset), model.labels_pixels
     if has_masks and not labels_pixels:
         raise OptionError(
             f"{dataset.name} has a label for each pixel, {name} gives one for an image: choose a model such "

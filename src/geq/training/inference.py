@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from geq.model.segmenter import Segmenter
+from geq.model.network import Network
 from geq.training.option import SegmentationOptions
 
 
@@ -29,7 +29,7 @@ class Inference:
 
     def logits(
         self,
-        model: Segmenter,
+        model: Network,
         images: Float[Tensor, "b c h w"],
         seen: Callable[[], None] = lambda: None,
     ) -> Float[Tensor, "b k h w"]:

@@ -10,7 +10,7 @@ from geq.data.dataset import Dataset
 from geq.data.palette import colours_of
 from geq.data.segmentation import SegmentationDataset
 from geq.durable import write_durably
-from geq.model.segmenter import Segmenter
+from geq.model.network import Network
 from geq.training.evaluation import evaluating
 from geq.training.figure import new_figure, png
 from geq.training.inference import Inference
@@ -23,7 +23,7 @@ SHOWN = 4
 """Test images in the picture."""
 
 
-def draw_segmentation_run(folder: RunFolder, model: Segmenter, test: Dataset) -> None:
+def draw_segmentation_run(folder: RunFolder, model: Network, test: Dataset) -> None:
     """Write picture.png: curves above; image, truth and prediction below, in the published colours."""
     assert isinstance(test, SegmentationDataset)
     figure = new_figure(12.0, 10.0)
@@ -35,7 +35,7 @@ def draw_segmentation_run(folder: RunFolder, model: Segmenter, test: Dataset) ->
     write_durably(folder.picture, png(figure))
 
 
-def _draw_scenes(figure: Any, model: Segmenter, scenes: SegmentationDataset, folder: RunFolder) -> None:
+def _draw_scenes(figure: Any, model: Network, scenes: SegmentationDataset, folder: RunFolder) -> None:
     from matplotlib.patches import Patch
 
     colours = colours_of(scenes.name, scenes.classes)

@@ -15,7 +15,7 @@ from geq.data.palette import colours_of
 from geq.data.transform.pixel import Normalize
 from geq.equilibrium import ignore_failures
 from geq.errors import OptionError
-from geq.model.segmenter import Segmenter
+from geq.model.network import Network
 from geq.training.inference import Inference
 from geq.training.ingredient import DataDescription
 from geq.training.prediction import solved
@@ -42,7 +42,7 @@ class ScenePrediction:
 
 
 def predict_scenes(
-    model: Segmenter,
+    model: Network,
     paths: list[Path],
     data: DataDescription,
     inference: Inference | None = None,
@@ -69,7 +69,7 @@ def _targets(path: Path, output: Path | None) -> tuple[Path, Path]:
 
 @torch.no_grad()
 def _predict(
-    model: Segmenter,
+    model: Network,
     path: Path,
     data: DataDescription,
     inference: Inference,
@@ -107,7 +107,7 @@ def _predict(
     )
 
 
-def _prepared(picture: np.ndarray, model: Segmenter, data: DataDescription) -> Tensor:
+def _prepared(picture: np.ndarray, model: Network, data: DataDescription) -> Tensor:
     """Normalised, at the height of the training images: what is near must look as large as it did there."""
     image = torch.from_numpy(picture.copy()).permute(2, 0, 1)[None]
     height, width = picture.shape[:2]

@@ -12,7 +12,7 @@ from torch.nn import functional
 from geq.data.dataset import Dataset
 from geq.data.loader import BatchLoader
 from geq.data.segmentation import IGNORE
-from geq.model.segmenter import Segmenter
+from geq.model.network import Network
 from geq.training.confusion import SegmentationMeasures, class_iou
 from geq.training.evaluation import EvaluationResult, evaluating
 from geq.training.inference import Inference
@@ -50,11 +50,6 @@ class SegmentationTask(Task):
 
     headline = "miou"
 
-    @property
-    def segmenter(self) -> Segmenter:
-        assert isinstance(self.model, Segmenter)
-        return self.model
-
     def new_measures(self) -> SegmentationMeasures:
         return SegmentationMeasures(self.model.num_classes)
 
@@ -66,19 +61,19 @@ class SegmentationTask(Task):
         return float((outputs.argmax(1) == labels).sum() / counted.sum().clamp(min=1))
 
     def infer(self, images: Tensor, seen: Callable[[], None]) -> Tensor:
-        return Inference.of(self.options).logits(self.segmenter, images, seen)
+        return Inference.of(self.options).logits(self.model, images, seen)
 
     def evaluate(self, batches: BatchLoader) -> SegmentationResult:
-        return evaluate_segmenter(self.segmenter, batches, Inference.of(self.options))
+        return evaluate_segmenter(self.model, batches, Inference.of(self.options))
 
     def draw(self, folder: RunFolder, test: Dataset) -> None:
         from geq.training.scene_picture import draw_segmentation_run
 
-        draw_segmentation_run(folder, self.segmenter, test)
+        draw_segmentation_run(folder, self.model, test)
 
 
 def evaluate_segmenter(
-    model: Segmenter, batches: BatchLoader, inference: Inference | None = None
+    model: Network, batches: BatchLoader, inference: Inference | None = None
 ) -> SegmentationResult:
     """The figures of one confusion matrix over all images, and solver statistics; in this process alone."""
     inference = inference or Inference()

@@ -10,7 +10,6 @@ from geq.analysis.subject import Progress, Settings, silent
 from geq.errors import CheckpointError, InputError
 from geq.model.network import Network
 from geq.model.pretrained import WEIGHTS
-from geq.model.segmenter import Segmenter
 from geq.training.evaluation import evaluate
 from geq.training.ingredient import evaluation_loader, open_split
 from geq.training.run import RunFolder
@@ -91,7 +90,7 @@ def trained(folder: RunFolder) -> tuple[Network, dict[str, Any]]:
             f"'geq train --resume {folder.title}'"
         )
     model = Network.from_pretrained(folder.model)
-    if isinstance(model, Segmenter):
+    if model.labels_pixels:
         raise InputError(f"a card is of a network that classifies images; {folder.title} labels their pixels")
     return model, final
 
