@@ -122,6 +122,20 @@ def test_the_page_shows_the_table() -> None:
         assert shown[part] == (ALLOWED[part] or set()) & CORE - {"errors"}, part
 
 
+def test_the_page_names_files_that_exist() -> None:
+    named = set(re.findall(r"`([\w/]+(?:\.py|/))`", PAGE.read_text(encoding="utf-8")))
+    assert len(named) > 10
+    roots = (PACKAGE, PACKAGE.parents[1], PACKAGE.parents[1] / "tests")
+    assert not [name for name in named if not any((root / name).exists() for root in roots)]
+
+
+def test_the_picture_names_files_that_exist() -> None:
+    picture = (PAGE.parent / "asset" / "architecture.svg").read_text(encoding="utf-8")
+    named = re.findall(r'class="file"[^>]*>([^<]+)<', picture)
+    assert len(named) > 8
+    assert not [name for name in named if not (PACKAGE / name).exists()]
+
+
 def run(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
 
