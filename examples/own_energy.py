@@ -1,4 +1,4 @@
-"""Write an energy, get a layer: a kernel and a penalty of one's own, checked, solved and drawn.
+"""Write an energy, get a layer: a custom kernel and a custom penalty, checked, solved and drawn.
 
 The kernel is the log-likelihood of a Cauchy distribution, S = −½ Σ log(1 + (v − u)²): far-off entries keep
 pulling, but ever less. The penalty keeps the state non-negative and shrinks it a little. From these two, geq
@@ -53,9 +53,10 @@ def energies(problem: geq.EnergyProblem, solver: geq.solvers.Solver, x: Tensor, 
     found = []
     for count in range(1, steps + 1):
         layer = geq.Equilibrium(problem, solver, tol=1e-12, max_steps=count, on_failure="ignore")
-        context = problem.inject(x)
+        equation = problem.equation(x)
         with torch.no_grad():
-            found.append(float(problem.energy(layer.cell(layer.solve(x).value, context), context).mean()))
+            image = equation(layer.solve(x).value)
+            found.append(float(problem.energy(image, equation.context).mean()))
     return found
 
 
@@ -71,7 +72,7 @@ def draw(curves: dict[str, list[float]], lowest: float, path: str) -> None:
     distance = torch.linspace(-6, 6, 241, dtype=torch.double)[:, None]
     zero = torch.zeros_like(distance)
     for kernel, label in (
-        (Cauchy(), "Cauchy (own)"),
+        (Cauchy(), "Cauchy (custom)"),
         (geq.kernels.GaussianKernel(gamma=0.2), "Gaussian, γ = 0.2"),
         (geq.kernels.GaussianKernel(gamma=0.0), "square (γ = 0)"),
     ):

@@ -4,31 +4,43 @@ from __future__ import annotations
 
 import ast
 import pathlib
+import re
 import subprocess
 import sys
 
 import pytest
 
 PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "src" / "geq"
-CORE = {"error", "problem", "cell", "solver", "gradient", "equilibrium"}
-NETWORK = CORE | {"layer", "model", "durable", "document"}
+PAGE = PACKAGE.parents[1] / "docs" / "architecture.md"
+
+BASE = {"errors", "certificate"}
+WEIGHTS = BASE | {"operators", "constraints"}
+PARTS = WEIGHTS | {"penalties", "regularizers", "kernels", "bandwidth"}
+CORE = PARTS | {"cells", "solvers", "gradients", "equilibrium"}
+NETWORK = CORE | {"layers", "model", "durable", "document"}
 
 ALLOWED = {
-    "error": set(),
+    "errors": set(),
     "cache": set(),
     "document": set(),
-    "durable": {"error"},
+    "durable": {"errors"},
     "number_format": set(),
     "printable": set(),
-    "problem": {"error", "cache"},
-    "cell": {"error", "problem"},
-    "solver": {"error"},
-    "gradient": {"error", "solver"},
-    "equilibrium": {"error", "problem", "cell", "solver", "gradient", "compiled"},
+    "certificate": {"errors"},
+    "bandwidth": {"errors"},
+    "constraints": {"errors"},
+    "operators": {"errors", "constraints"},
+    "penalties": BASE,
+    "regularizers": {"errors", "penalties"},
+    "kernels": BASE | {"bandwidth", "operators", "penalties", "cache"},
+    "cells": BASE | {"kernels", "operators", "penalties", "regularizers"},
+    "solvers": {"errors", "cells"},
+    "gradients": {"errors", "cells", "solvers"},
+    "equilibrium": BASE | {"bandwidth", "operators", "cells", "solvers", "gradients", "compiled"},
     "compiled": {"equilibrium"},
-    "layer": CORE,
-    "model": CORE | {"layer", "durable", "document"},
-    "data": {"error", "cache", "durable", "document"},
+    "layers": CORE,
+    "model": CORE | {"layers", "durable", "document"},
+    "data": {"errors", "cache", "durable", "document"},
     "training": NETWORK | {"data"},
     "analysis": NETWORK | {"data", "training"},
     "experiment": NETWORK | {"data", "training", "analysis", "number_format"},
@@ -39,11 +51,26 @@ ALLOWED = {
     "sklearn": NETWORK,
     "bench": None,  # benchmarks may use everything as well
     "command": None,  # the commands may use everything
-    "cli": {"error", "interruption", "output"},  # ... but the table of commands loads nothing
+    "cli": {"errors", "interruption", "output"},  # ... but the table of commands loads nothing
     "interruption": set(),
     "output": set(),
-    "__init__": {"error"},
+    "__init__": {"errors"},
 }
+
+ORDER = [
+    *(
+        "errors",
+        "certificate",
+        "bandwidth",
+        "constraints",
+        "operators",
+        "penalties",
+        "regularizers",
+        "kernels",
+    ),
+    *("cells", "solvers", "gradients", "equilibrium", "layers", "model", "training", "analysis"),
+]
+"""The sentence: each of these may import those before it only."""
 
 
 def part_of(path: pathlib.Path) -> str:
@@ -77,6 +104,36 @@ def test_imports_point_left(path: pathlib.Path) -> None:
     allowed = ALLOWED[part]
     if allowed is not None:
         assert imported_parts(path) <= allowed | {part}
+
+
+def test_the_table_follows_the_order() -> None:
+    for place, part in enumerate(ORDER):
+        allowed = ALLOWED[part]
+        assert allowed is not None
+        assert allowed.intersection(ORDER) <= set(ORDER[:place]), f"{part} may import what comes after it"
+
+
+def test_the_page_shows_the_table() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|.*\| (.*) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    shown = {part: set(re.findall(r"`(\w+)`", imports)) for part, imports in rows}
+    core = [part for part in ORDER if part in CORE and part != "errors"]
+    assert list(shown) == core
+    for part in core:
+        assert shown[part] == (ALLOWED[part] or set()) & CORE - {"errors"}, part
+
+
+def test_the_page_names_files_that_exist() -> None:
+    named = set(re.findall(r"`([\w/]+(?:\.py|/))`", PAGE.read_text(encoding="utf-8")))
+    assert len(named) > 10
+    roots = (PACKAGE, PACKAGE.parents[1], PACKAGE.parents[1] / "tests")
+    assert not [name for name in named if not any((root / name).exists() for root in roots)]
+
+
+def test_the_picture_names_files_that_exist() -> None:
+    picture = (PAGE.parent / "asset" / "architecture.svg").read_text(encoding="utf-8")
+    named = re.findall(r'class="file"[^>]*>([^<]+)<', picture)
+    assert len(named) > 8
+    assert not [name for name in named if not (PACKAGE / name).exists()]
 
 
 def run(code: str) -> str:
@@ -148,6 +205,7 @@ def test_core_imports_nothing_optional() -> None:
 def test_loading_a_network_does_not_import_the_compiler(name: str) -> None:
     """Nor sympy with it: two seconds."""
     code = (
-        f"import sys, geq; geq.model.Network.from_pretrained({name!r}); print('torch._dynamo' in sys.modules)"
+        "import sys; from geq.model.network import Network;"
+        f"Network.from_pretrained({name!r}); print('torch._dynamo' in sys.modules)"
     )
     assert run(code).strip() == "False"

@@ -64,9 +64,24 @@ def entries() -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("name", geq.__all__)
+@pytest.mark.parametrize("name", sorted({*geq.__all__} - {*geq.NAMESPACES, "__version__"}))
 def test_public_name_has_an_entry(name: str) -> None:
     assert any(value_of(entry) is getattr(geq, name) for entry in entries() if entry.endswith(f".{name}"))
+
+
+@pytest.mark.parametrize("namespace", geq.NAMESPACES)
+def test_namespace_is_listed_and_has_entries(namespace: str) -> None:
+    assert f"| `geq.{namespace}` |" in (DOCS / "api" / "index.md").read_text(encoding="utf-8")
+    assert any(entry.startswith(f"geq.{namespace}.") for entry in entries())
+
+
+@pytest.mark.parametrize("namespace", ["kernels", "penalties", "operators", "constraints", "regularizers"])
+def test_classes_of_a_namespace_have_entries(namespace: str) -> None:
+    module = import_module(f"geq.{namespace}")
+    classes = {
+        f"geq.{namespace}.{name}" for name in module.__all__ if isinstance(getattr(module, name), type)
+    }
+    assert classes <= set(entries())
 
 
 @pytest.mark.parametrize("entry", entries())

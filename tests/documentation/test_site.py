@@ -107,7 +107,7 @@ def test_every_entry_of_the_reference_is_built(pages: dict[Path, Page], site: Pa
 
 @pytest.mark.slow
 @pytest.mark.skipif(chromium() is None, reason="no Chromium: set GEQ_CHROMIUM to its path")
-@pytest.mark.parametrize("name", ["index.html", "mathematics.html", "api/problem.html"])
+@pytest.mark.parametrize("name", ["index.html", "architecture.html", "mathematics.html", "api/kernel.html"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_browser_asks_for_nothing_else(site: Path, tmp_path: Path, name: str, scheme: str) -> None:
     with Browser(tmp_path) as browser:
