@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from geq.bandwidth import FixedGamma, GammaRule, ZeroGamma, as_gamma_rule, statistics_wanted
 from geq.errors import InputError, OptionError
 from geq.kernels import compiled_patch
-from geq.kernels.base import BoundKernel, Kernel
+from geq.kernels.base import BoundKernel, Kernel, Maps, Scores
 from geq.kernels.patches import from_patches, to_patches
 
 PEAK_CURVATURE = 2.0 * math.exp(-1.5)
@@ -54,17 +54,13 @@ class GaussianKernel(Kernel):
         """Return G = W_hW_hᵀ, the metric of the distances; None for the Euclidean one."""
         return None
 
-    def bind(self, v: Float[Tensor, "batch *map"]) -> BoundGaussian:
+    def bind(self, v: Maps) -> BoundGaussian:
         return BoundGaussian(self, v, observe=self.training and statistics_wanted())
 
-    def value(
-        self, u: Float[Tensor, "batch *map"], v: Float[Tensor, "batch *map"]
-    ) -> Float[Tensor, " batch"]:
+    def value(self, u: Maps, v: Maps) -> Scores:
         return BoundGaussian(self, v, observe=False).value(u)
 
-    def grad(
-        self, u: Float[Tensor, "batch *map"], v: Float[Tensor, "batch *map"]
-    ) -> Float[Tensor, "batch *map"]:
+    def grad(self, u: Maps, v: Maps) -> Maps:
         return BoundGaussian(self, v, observe=False).grad(u)
 
     def curvature(self, feedback_norm: float) -> tuple[float, float] | None:

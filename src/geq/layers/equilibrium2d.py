@@ -111,12 +111,7 @@ class GEQ2d(Equilibrium):
             out_channels, mid_channels, kernel_size, constraint=constraint or SpectralBound(STRONGEST)
         )
         super().__init__(
-            EnergyProblem(kernel, W, U),
-            solver,
-            gradient or GAUSSIAN_GRADIENT,
-            tol,
-            max_steps,
-            on_failure,
+            EnergyProblem(kernel, W, U), solver, gradient or GAUSSIAN_GRADIENT, tol, max_steps, on_failure
         )
 
 
@@ -161,10 +156,5 @@ class OptEq2d(Equilibrium):
         )
         W = Convolution(out_channels, mid_channels, kernel_size, constraint=constraint)
         super().__init__(
-            EnergyProblem(kernel, W, U),
-            solver,
-            gradient or Implicit(tol=1e-3),
-            tol,
-            max_steps,
-            on_failure,
+            EnergyProblem(kernel, W, U), solver, gradient or Implicit(tol=1e-3), tol, max_steps, on_failure
         )

@@ -96,10 +96,5 @@ class OptEqLinear(Equilibrium):
         U = Injection(Dense(in_features, out_features, bias=not normalise_input), normalise_input)
         W = Dense(out_features, mid_features, constraint=constraint)
         super().__init__(
-            EnergyProblem(kernel, W, U),
-            solver,
-            gradient or Implicit(tol=1e-3),
-            tol,
-            max_steps,
-            on_failure,
+            EnergyProblem(kernel, W, U), solver, gradient or Implicit(tol=1e-3), tol, max_steps, on_failure
         )

@@ -41,9 +41,9 @@ from geq.layers.equilibrium2d import GAUSSIAN_GRADIENT, GEQ2d, OptEq2d
 from geq.layers.injection import Injection
 from geq.model.config import ADDED_LATER
 from geq.model.differentiation import DifferentiationConfig
+from geq.model.isometry import isometric_kernel
 from geq.model.network import Network
 from geq.operators import Convolution
-from geq.operators.isometry import isometric_kernel
 from geq.solvers import Anderson
 
 KernelName = Literal["patch_gaussian", "gaussian", "linear", "polynomial", "sigmoid"]

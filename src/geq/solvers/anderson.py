@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geq.errors import OptionError
-from geq.solvers.base import Solver, check_memory, check_range
+from geq.solvers.base import Rows, Solver, check_memory, check_range
 from geq.solvers.rules import anderson_weights
 
 FIRST_SLOTS = 4
@@ -73,20 +73,14 @@ class Anderson(Solver[Window]):
         if not 0 <= self.ridge < 1:
             raise OptionError(f"Anderson: ridge must lie in [0, 1): got {self.ridge!r}; 1e-8 is usual")
 
-    def init(self, z: Float[Tensor, "batch size"]) -> Window:
+    def init(self, z: Rows) -> Window:
         batch, size = z.shape
         history = (batch, min(self.memory, FIRST_SLOTS), size)
         gram = z.new_zeros(batch, self.memory, self.memory, dtype=precise(z.dtype))
         identity = torch.eye(self.memory, dtype=gram.dtype, device=z.device)
         return Window(z.new_empty(history), z.new_empty(history), gram, identity)
 
-    def step(
-        self,
-        z: Float[Tensor, "batch size"],
-        fz: Float[Tensor, "batch size"],
-        residual: Float[Tensor, "batch size"],
-        memory: Window,
-    ) -> tuple[Float[Tensor, "batch size"], Window]:
+    def step(self, z: Rows, fz: Rows, residual: Rows, memory: Window) -> tuple[Rows, Window]:
         slot, memory.filled = memory.filled % self.memory, memory.filled + 1
         count = min(memory.filled, self.memory)
         dtype = memory.gram.dtype
@@ -122,7 +116,7 @@ def solve_any(system: Float[Tensor, "batch n n"], right: Float[Tensor, "batch n"
     return torch.linalg.solve_ex(system, right)[0]
 
 
-def inner_products(rows: Float[Tensor, "batch n size"], vector: Float[Tensor, "batch size"]) -> Tensor:
+def inner_products(rows: Float[Tensor, "batch n size"], vector: Rows) -> Tensor:
     """⟨row, vector⟩ for the rows of each sample.
 
     As (1 × size)(size × n): on CPUs the product (n × size)(size × 1) of the same numbers is ten times slower.

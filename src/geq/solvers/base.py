@@ -13,6 +13,8 @@ from geq.cells.base import Equation
 from geq.errors import CheckedOptions, OptionError
 
 Memory = TypeVar("Memory")
+Rows = Float[Tensor, "batch size"]
+"""A matrix with a row for each sample."""
 
 
 class Solver(Generic[Memory], metaclass=CheckedOptions):
@@ -31,17 +33,11 @@ class Solver(Generic[Memory], metaclass=CheckedOptions):
         """Refuse a tolerance to which this solver cannot measure residuals in that precision."""
 
     @abstractmethod
-    def init(self, z: Float[Tensor, "batch size"]) -> Memory:
+    def init(self, z: Rows) -> Memory:
         """The memory before the first step from ``z``."""
 
     @abstractmethod
-    def step(
-        self,
-        z: Float[Tensor, "batch size"],
-        fz: Float[Tensor, "batch size"],
-        residual: Float[Tensor, "batch size"],
-        memory: Memory,
-    ) -> tuple[Float[Tensor, "batch size"], Memory]:
+    def step(self, z: Rows, fz: Rows, residual: Rows, memory: Memory) -> tuple[Rows, Memory]:
         """The next state, from ``fz`` = f(z) and ``residual`` = f(z) − z, and the new memory.
 
         The given memory is spent (it may have been updated in place); ``z``, ``fz`` and ``residual`` are not

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jaxtyping import Float
-from torch import Tensor
-
-from geq.solvers.base import Solver, check_range
+from geq.solvers.base import Rows, Solver, check_range
 
 
 @dataclass(frozen=True)
@@ -23,14 +20,8 @@ class Picard(Solver[None]):
     def __post_init__(self) -> None:
         check_range(self, "damping", self.damping, 0.0, 1.0)
 
-    def init(self, z: Float[Tensor, "batch size"]) -> None:
+    def init(self, z: Rows) -> None:
         return None
 
-    def step(
-        self,
-        z: Float[Tensor, "batch size"],
-        fz: Float[Tensor, "batch size"],
-        residual: Float[Tensor, "batch size"],
-        memory: None,
-    ) -> tuple[Float[Tensor, "batch size"], None]:
+    def step(self, z: Rows, fz: Rows, residual: Rows, memory: None) -> tuple[Rows, None]:
         return (fz if self.damping == 1 else z.add(residual, alpha=self.damping)), None

@@ -54,9 +54,7 @@ def residual_floor(
 
 
 def relative_residual(
-    absolute: Float[Tensor, " batch"],
-    image: Float[Tensor, " batch"],
-    floor: Float[Tensor, " batch"] | float,
+    absolute: Float[Tensor, " batch"], image: Float[Tensor, " batch"], floor: Float[Tensor, " batch"] | float
 ) -> Float[Tensor, " batch"]:
     """Return ‖f(z) − z‖/(‖f(z)‖ + floor)."""
     # The lower bound is for f(z) = 0 and an absolute tolerance of 0.
