@@ -111,14 +111,9 @@ class DeepOptEqLinear(Equilibrium):
         in_features: of the input x.
         features: of W_l z, one number per unit layer.
         state_features: of the state z; default ``in_features``, for which a solve starts at z = x.
-        alpha: α in (0, 1], or one per layer.
-        learn_alpha: learn one α per layer, from ``alpha`` on.
-        activation: σ, as of :class:`DeepOptEq2d`.
-        constraint: constraint on every W; default ‖W‖ ≤ 0.95.
-        normalise_input: batch norm (without learned parameters) on every U_l x instead of a bias; needs
-            batches of more than one.
-        regulariser, regulariser_step: R and γ of strategy (*): z = T(T_R(z), x).
-        solver, gradient, tol, max_steps, on_failure: as of :class:`~geq.Equilibrium`.
+        alpha, learn_alpha, activation, constraint, normalise_input, regulariser, regulariser_step, solver,
+            gradient, tol, max_steps, on_failure: as of :class:`DeepOptEq2d`; normalisation needs batches of
+            more than one.
 
     >>> import torch
     >>> DeepOptEqLinear(10, features=(8, 16))(torch.randn(2, 10)).shape

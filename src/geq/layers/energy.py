@@ -1,4 +1,4 @@
-"""Drop-in layers on feature maps: where an ``nn.Conv2d`` stands, an equilibrium can."""
+"""Drop-in layers with an energy: where an ``nn.Conv2d`` or an ``nn.Linear`` stands, an equilibrium can."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from geq.constraints import Constraint, SpectralBound
 from geq.equilibrium import Equilibrium
 from geq.errors import OptionError
 from geq.gradients import Gradient, Implicit
-from geq.kernels import Kernel, LinearKernel, PatchGaussianKernel
+from geq.kernels import GaussianKernel, Kernel, LinearKernel, PatchGaussianKernel
 from geq.layers.injection import Injection
-from geq.operators import Convolution
+from geq.operators import Convolution, Dense
 from geq.solvers import Solver
 
 GAUSSIAN_GRADIENT = Implicit(tol=1e-2)
@@ -62,8 +62,8 @@ class GEQ2d(Equilibrium):
             input where it does not.
         kernel_size: odd side of U and W.
         gamma: a number or a rule; default learned.
-        constraint: constraint on W; default ‖W‖ ≤ 1.4, which leaves one equilibrium. Take ``SpectralBound(0.95)``
-            where the plain iteration has to contract.
+        constraint: constraint on W; default ‖W‖ ≤ 1.4, which leaves one equilibrium. Take
+            ``SpectralBound(0.95)`` where the plain iteration has to contract.
         normalise_input: batch norm (without learned parameters) on Ux.
         injection_scale: constant factor on Ux.
         solver, gradient, tol, max_steps, on_failure: as of :class:`~geq.Equilibrium`.
@@ -102,17 +102,12 @@ class GEQ2d(Equilibrium):
                 f"mid_channels must be a multiple of channel_split: got {mid_channels} and {channel_split}; "
                 f"use {channel_split * math.ceil(mid_channels / channel_split)}"
             )
-        U = Injection(
-            Convolution(in_channels, mid_channels, kernel_size, bias=not normalise_input),
-            normalise_input,
-            injection_scale,
-        )
-        W = Convolution(
-            out_channels, mid_channels, kernel_size, constraint=constraint or SpectralBound(STRONGEST)
-        )
-        super().__init__(
-            EnergyProblem(kernel, W, U), solver, gradient or GAUSSIAN_GRADIENT, tol, max_steps, on_failure
-        )
+        linear = Convolution(in_channels, mid_channels, kernel_size, bias=not normalise_input)
+        U = Injection(linear, normalise_input, injection_scale)
+        constraint = constraint or SpectralBound(STRONGEST)
+        W = Convolution(out_channels, mid_channels, kernel_size, constraint=constraint)
+        cell = EnergyProblem(kernel, W, U)
+        super().__init__(cell, solver, gradient or GAUSSIAN_GRADIENT, tol, max_steps, on_failure)
 
 
 class OptEq2d(Equilibrium):
@@ -122,11 +117,10 @@ class OptEq2d(Equilibrium):
         in_channels, out_channels: of the input and of the state z.
         mid_channels: of Wz; default half of ``out_channels``.
         kernel_size: odd side of U and W.
-        kernel: an inner-product kernel: :class:`~geq.kernels.LinearKernel` (default), :class:`~geq.kernels.PolynomialKernel`,
-            :class:`~geq.kernels.SigmoidKernel`.
+        kernel: an inner-product kernel: :class:`~geq.kernels.LinearKernel` (default),
+            :class:`~geq.kernels.PolynomialKernel`, :class:`~geq.kernels.SigmoidKernel`.
         constraint: constraint on W; default ‖W‖ ≤ 0.95, without which the linear kernel does not converge.
-        normalise_input: batch norm (without learned parameters) on Ux.
-        solver, gradient, tol, max_steps, on_failure: as of :class:`~geq.Equilibrium`.
+        normalise_input, solver, gradient, tol, max_steps, on_failure: as of :class:`GEQ2d`.
 
     >>> import torch
     >>> OptEq2d(3, 16)(torch.randn(2, 3, 8, 8)).shape
@@ -151,10 +145,82 @@ class OptEq2d(Equilibrium):
         kernel = inner_product_kernel(kernel)
         mid_channels = max(1, out_channels // 2) if mid_channels is None else mid_channels
         check_channels(in_channels, out_channels, mid_channels)
-        U = Injection(
-            Convolution(in_channels, out_channels, kernel_size, bias=not normalise_input), normalise_input
-        )
+        linear = Convolution(in_channels, out_channels, kernel_size, bias=not normalise_input)
         W = Convolution(out_channels, mid_channels, kernel_size, constraint=constraint)
-        super().__init__(
-            EnergyProblem(kernel, W, U), solver, gradient or Implicit(tol=1e-3), tol, max_steps, on_failure
-        )
+        cell = EnergyProblem(kernel, W, Injection(linear, normalise_input))
+        super().__init__(cell, solver, gradient or Implicit(tol=1e-3), tol, max_steps, on_failure)
+
+
+class GEQLinear(Equilibrium):
+    """The Gaussian equilibrium on vectors: z = σ(e^{−γ‖r‖²}Wᵀr), r = Ux + b − Wz (GEQ eq. 5–6).
+
+    Args:
+        in_features, out_features: of the input and of the state z.
+        mid_features: of Ux and Wz; default half of ``out_features``.
+        gamma: a number or a rule; default learned. A fixed γ should be of the order 1/‖Ux + b‖².
+        constraint: constraint on W; default ‖W‖ ≤ 0.95.
+        normalise_input, solver, gradient, tol, max_steps, on_failure: as of :class:`GEQ2d`; normalisation
+            needs batches of more than one.
+
+    >>> import torch
+    >>> GEQLinear(10, 16)(torch.randn(2, 10)).shape
+    torch.Size([2, 16])
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        mid_features: int | None = None,
+        gamma: float | int | GammaRule | None = None,
+        constraint: Constraint | None = None,
+        normalise_input: bool = False,
+        solver: Solver[Any] | None = None,
+        gradient: Gradient | None = None,
+        tol: float = 1e-3,
+        max_steps: int = 50,
+        on_failure: str | None = None,
+    ) -> None:
+        mid_features = max(1, out_features // 2) if mid_features is None else mid_features
+        check_channels(in_features, out_features, mid_features)
+        linear = Dense(in_features, mid_features, bias=not normalise_input)
+        W = Dense(out_features, mid_features, constraint=constraint)
+        cell = EnergyProblem(GaussianKernel(gamma), W, Injection(linear, normalise_input))
+        super().__init__(cell, solver, gradient or GAUSSIAN_GRADIENT, tol, max_steps, on_failure)
+
+
+class OptEqLinear(Equilibrium):
+    """The equilibrium of OptEq on vectors: z = σ(WᵀWz + Ux + b) (GEQ eq. 3–4).
+
+    Args:
+        in_features, out_features: of the input and of the state z.
+        mid_features: of Wz; default half of ``out_features``.
+        kernel: an inner-product kernel; default :class:`~geq.kernels.LinearKernel`.
+        constraint, normalise_input, solver, gradient, tol, max_steps, on_failure: as of :class:`GEQLinear`.
+
+    >>> import torch
+    >>> OptEqLinear(10, 16)(torch.randn(2, 10)).shape
+    torch.Size([2, 16])
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        mid_features: int | None = None,
+        kernel: Kernel | None = None,
+        constraint: Constraint | None = None,
+        normalise_input: bool = False,
+        solver: Solver[Any] | None = None,
+        gradient: Gradient | None = None,
+        tol: float = 1e-3,
+        max_steps: int = 50,
+        on_failure: str | None = None,
+    ) -> None:
+        kernel = inner_product_kernel(kernel)
+        mid_features = max(1, out_features // 2) if mid_features is None else mid_features
+        check_channels(in_features, out_features, mid_features)
+        linear = Dense(in_features, out_features, bias=not normalise_input)
+        W = Dense(out_features, mid_features, constraint=constraint)
+        cell = EnergyProblem(kernel, W, Injection(linear, normalise_input))
+        super().__init__(cell, solver, gradient or Implicit(tol=1e-3), tol, max_steps, on_failure)
