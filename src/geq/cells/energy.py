@@ -18,7 +18,7 @@ from geq.kernels.base import BoundKernel, Kernel, derivative
 from geq.kernels.gaussian import BoundGaussian, PatchGaussianKernel
 from geq.kernels.inner_product import LinearKernel
 from geq.operators.enclosure import QUICK, Enclosure, convolution_enclosure
-from geq.operators.operator import Convolution, Operator, Size, working_dtype
+from geq.operators.operator import Convolution, Operator, Size, channels_last, working_dtype
 from geq.operators.patch_root import PatchRoot
 from geq.penalties.base import NonNegative, Penalty, per_sample
 
@@ -158,10 +158,7 @@ class EnergyProblem(Cell):
         shape = list(v.shape)
         shape[self.W.channel_axis] = self.W.in_channels
         state = v.new_zeros(shape)
-        channels_last = (
-            v.dim() == 4 and v.is_contiguous(memory_format=torch.channels_last) and not v.is_contiguous()
-        )
-        return state.contiguous(memory_format=torch.channels_last) if channels_last else state
+        return state.contiguous(memory_format=torch.channels_last) if channels_last(v) else state
 
     def attention(self, z: Float[Tensor, "batch *state"], c: Any) -> Tensor:
         """Return β of every patch at z; only kernels on distances have it."""

@@ -33,6 +33,13 @@ def size_of(maps: Any) -> Size | None:
     return (maps.shape[2], maps.shape[3]) if isinstance(maps, Tensor) and maps.dim() == 4 else None
 
 
+def channels_last(maps: Tensor) -> bool:
+    """Whether the channels of a batch of maps come last in memory, and only then its order is without gaps."""
+    if maps.dim() != 4 or maps.is_contiguous():
+        return False
+    return maps.is_contiguous(memory_format=torch.channels_last)
+
+
 def working_dtype(dtype: torch.dtype) -> torch.dtype:
     """Fixed points are found in at least float32: half precision cannot resolve a useful tolerance."""
     return torch.promote_types(dtype, torch.float32)
@@ -121,7 +128,9 @@ class Operator(nn.Module, metaclass=CheckedOptions):
     def bind(self, like: Tensor) -> LinearMap:
         """Effective weight for arguments on the grid and in the precision of ``like``."""
         weight = self.raw_weight.to(like.dtype)
-        weight = self.constraint(weight, self.apply_weight, self.apply_adjoint, self.argument_shape(like))
+        if type(self.constraint) is not Unconstrained:
+            shape = self.argument_shape(like)
+            weight = self.constraint(weight, self.apply_weight, self.apply_adjoint, shape)
         return LinearMap(self, weight, None if self.bias is None else self.bias.to(like.dtype))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -264,7 +273,7 @@ class Convolution(Operator):
     def bind(self, like: Tensor) -> LinearMap:
         bound = super().bind(like)
         # A weight in another order than the maps would be reordered in every convolution.
-        if like.is_contiguous(memory_format=torch.channels_last) and not like.is_contiguous():
+        if channels_last(like):
             return replace(bound, weight=bound.weight.contiguous(memory_format=torch.channels_last))
         return bound
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
@@ -26,18 +27,6 @@ class Window:
     identity: Float[Tensor, "memory memory"]
     filled: int = 0
 
-    def make_room(self, slot: int) -> None:
-        """Grow, once, to the whole memory when the first slots do not do."""
-        if slot >= self.images.shape[1]:
-            self.images = grown(self.images, len(self.identity))
-            self.residuals = grown(self.residuals, len(self.identity))
-
-
-def grown(history: Float[Tensor, "batch slots size"], slots: int) -> Float[Tensor, "batch more size"]:
-    larger = history.new_empty(history.shape[0], slots, history.shape[2])
-    larger[:, : history.shape[1]] = history
-    return larger
-
 
 @dataclass(frozen=True)
 class Anderson(Solver[Window]):
@@ -58,7 +47,7 @@ class Anderson(Solver[Window]):
     sums are taken in 32.
 
     Args:
-        memory: States to combine; 1 is :class:`~geq.solvers.picard.Picard` with ``damping=mixing``.
+        memory: States to combine; 1 is :class:`~geq.solvers.Picard` with ``damping=mixing``.
         mixing: Length of the step along the combined residual, in (0, 1].
         ridge: Relative regularisation, in [0, 1); never taken below the rounding error of the inner products.
     """
@@ -84,7 +73,10 @@ class Anderson(Solver[Window]):
         slot, memory.filled = memory.filled % self.memory, memory.filled + 1
         count = min(memory.filled, self.memory)
         dtype = memory.gram.dtype
-        memory.make_room(slot)
+        if slot >= memory.images.shape[1]:  # once, when the first slots do not do
+            more = (0, 0, 0, self.memory - slot)
+            memory.images = F.pad(memory.images, more)
+            memory.residuals = F.pad(memory.residuals, more)
         memory.images[:, slot] = fz
         memory.residuals[:, slot] = residual
         images, residuals = memory.images[:, :count].to(dtype), memory.residuals[:, :count].to(dtype)

@@ -1,8 +1,9 @@
-"""The interface of a solver: how to get the next state from a state and its image."""
+"""The interface of a solver: how to get the next state from a state and its image; and the plain iteration."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import torch
@@ -65,3 +66,23 @@ def check_memory(owner: object, value: int) -> None:
         raise OptionError(
             f"{type(owner).__name__}: memory must be at most {MOST_MEMORY}: got {value}; 5 is usual"
         )
+
+
+@dataclass(frozen=True)
+class Picard(Solver[None]):
+    """z ← (1 − damping)·z + damping·f(z).
+
+    Converges linearly with the rate of the contraction. Damping below 1 also makes non-expansive maps and
+    maps whose Jacobian has eigenvalues below −1 converge: an eigenvalue λ becomes 1 − damping·(1 − λ).
+    """
+
+    damping: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_range(self, "damping", self.damping, 0.0, 1.0)
+
+    def init(self, z: Rows) -> None:
+        return None
+
+    def step(self, z: Rows, fz: Rows, residual: Rows, memory: None) -> tuple[Rows, None]:
+        return (fz if self.damping == 1 else z.add(residual, alpha=self.damping)), None
