@@ -100,7 +100,7 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
             z = self._run(equation).value
             if self.training and statistics_wanted():
                 with torch.no_grad():
-                    equation.observe(detached(z))
+                    equation.observe(each(z, Tensor.detach))
             return like_input(z, x)
 
     @torch.no_grad()
@@ -218,12 +218,12 @@ def each(x: Any, change: Callable[[Tensor], Tensor]) -> Any:
     return change(x) if isinstance(x, Tensor) else x
 
 
-def like_input(z: State, x: Any) -> State:
+def like_input(z: State, x: Any) -> Any:
     """The state in the precision of a half-precision module's input; found in single precision."""
     dtype = next((t.dtype for t in tensors_in(x)), None)
     if dtype not in HALF:
         return z
-    return tuple(part.to(dtype) for part in z) if isinstance(z, tuple) else z.to(dtype)
+    return each(z, lambda part: part.to(dtype))
 
 
 def tensors_in(x: Any) -> list[Tensor]:
@@ -234,10 +234,6 @@ def one_tensor(z: State) -> Tensor:
     """Return the state of an energy problem, which is always one tensor."""
     assert isinstance(z, Tensor)
     return z
-
-
-def detached(z: State) -> State:
-    return tuple(part.detach() for part in z) if isinstance(z, tuple) else z.detach()
 
 
 @contextlib.contextmanager

@@ -196,17 +196,11 @@ class EnergyProblem(Cell):
 
     @torch.no_grad()
     def well_posedness(self, size: Size | None = None) -> WellPosedness:
-        """Return what the norm of the feedback proves about this problem.
-
-        Args:
-            size: Height and width of the maps, which the norm of a convolution depends on.
-        """
+        """Return what the norm of the feedback proves about this problem, on maps of a size."""
         reason = self.unproved()
-        return (
-            WellPosedness(reason=reason)
-            if reason
-            else self.verdict(self.feedback_enclosure(size).upper, size)
-        )
+        if reason:
+            return WellPosedness(reason=reason)
+        return self.verdict(self.feedback_enclosure(size).upper, size)
 
     def verdict(self, norm: float, size: Size | None) -> WellPosedness:
         """Return what follows where the norm of the feedback is at most ``norm``."""

@@ -1,4 +1,4 @@
-"""Norm rules: how the stored weight of an operator becomes the effective one.
+"""Constraints: how the stored weight of an operator becomes the effective one.
 
 The iteration converges only if the feedback W is not too strong. ``WeightNorm`` is what the papers use; it
 does not bound the operator. ``SpectralBound`` does: it measures the true norm of the map (of the whole
@@ -11,8 +11,7 @@ import functools
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -75,21 +74,20 @@ def ordinary_unit(weight: Tensor) -> Tensor:
     return torch.where(ordinary, 1.0, largest)
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(NamedTuple):
     """The leading direction of a weight."""
 
     weight: Tensor
     direction: Tensor
 
-    def fits(self, weight: Tensor, shape: tuple[int, ...]) -> bool:
-        """Whether it is of a weight and of maps like these."""
-        return (
-            tuple(self.direction.shape) == shape
-            and self.weight.shape == weight.shape
-            and self.weight.dtype == weight.dtype
-            and self.weight.device == weight.device
-        )
+
+def fitting(kept: Measured | None, weight: Tensor, shape: tuple[int, ...]) -> Measured | None:
+    """What was kept, if it is of a weight and of maps like these."""
+    if kept is None or tuple(kept.direction.shape) != shape:
+        return None
+    old = kept.weight
+    alike = old.shape == weight.shape and old.dtype == weight.dtype and old.device == weight.device
+    return kept if alike else None
 
 
 class SpectralBound(Constraint):
@@ -148,8 +146,8 @@ class SpectralBound(Constraint):
 
     def _follow(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Tensor:
         """The direction in training."""
-        kept = self.followed
-        if kept is not None and kept.fits(weight, shape):
+        kept = fitting(self.followed, weight, shape)
+        if kept is not None:
             if torch.equal(kept.weight, weight):
                 return kept.direction  # as when a checkpointed forward pass is computed again
             if bool((weight - kept.weight).norm() <= JUMP * kept.weight.norm()):
@@ -164,20 +162,16 @@ class SpectralBound(Constraint):
 
     def _settle(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Tensor:
         """The direction in evaluation."""
-        kept = self._settled
+        kept = fitting(self._settled, weight, shape)
         # By value, because an edit of weight.data leaves no other trace.
-        if kept is None or not (kept.fits(weight, shape) and torch.equal(kept.weight, weight)):
+        if kept is None or not torch.equal(kept.weight, weight):
             self._settled = kept = self._found(weight, apply, adjoint, shape)
         return kept.direction
 
     def _found(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Measured:
         """The direction from the fixed start, to convergence."""
-        direction = top_direction(
-            functools.partial(apply, weight),
-            functools.partial(adjoint, weight),
-            self._start(weight, shape),
-            self.MOST_STEPS,
-        )
+        maps = functools.partial(apply, weight), functools.partial(adjoint, weight)
+        direction = top_direction(*maps, self._start(weight, shape), self.MOST_STEPS)
         return Measured(weight.clone(), direction)
 
     def _start(self, weight: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -189,7 +183,7 @@ class SpectralBound(Constraint):
     def _apply(self, fn: Any, recurse: bool = True) -> SpectralBound:
         """Move what is remembered along with the weights."""
         if self.followed is not None:
-            self.followed = Measured(fn(self.followed.weight), fn(self.followed.direction))
+            self.followed = Measured(*map(fn, self.followed))
         return super()._apply(fn, recurse)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -202,7 +196,7 @@ class SpectralBound(Constraint):
 def constraint_memory(model: nn.Module) -> dict[str, dict[str, Tensor]]:
     """What the norm rules of a model remember of training, by name: for a checkpoint to continue exactly."""
     return {
-        name: {"weight": rule.followed.weight, "direction": rule.followed.direction}
+        name: rule.followed._asdict()
         for name, rule in model.named_modules()
         if isinstance(rule, SpectralBound) and rule.followed is not None
     }

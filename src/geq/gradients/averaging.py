@@ -16,7 +16,7 @@ from geq.gradients.unrolled import Unrolled
 
 @runtime_checkable
 class Smooth(Protocol):
-    """What the averaging needs of R: a :class:`~geq.regularizers.FeatureRegulariser`, or anything else that has these."""
+    """What is needed of R: a :class:`~geq.regularizers.FeatureRegulariser`, or anything that has these."""
 
     @property
     def smoothness(self) -> float | None:
@@ -65,8 +65,8 @@ class SequentialAveraging(Unrolled):
         super().__post_init__()
         if self.gamma is None and not self.regulariser.smoothness:
             raise OptionError(
-                f"SequentialAveraging: {type(self.regulariser).__name__} knows no Lipschitz constant of its gradient, so the "
-                "step size must be given: SequentialAveraging(..., gamma=0.1)"
+                f"SequentialAveraging: {type(self.regulariser).__name__} knows no Lipschitz constant of its "
+                "gradient, so the step size must be given: SequentialAveraging(..., gamma=0.1)"
             )
         if self.gamma is not None and not 0 < self.gamma < math.inf:
             raise OptionError(f"SequentialAveraging: gamma must be above 0: got {self.gamma}")
@@ -75,8 +75,9 @@ class SequentialAveraging(Unrolled):
         powers = self.beta_power, self.lambda_power
         if not (min(powers) > 0 and powers[0] + 2 * powers[1] < 1):
             raise OptionError(
-                "SequentialAveraging: beta_power and lambda_power must be above 0 with beta_power + 2·lambda_power < 1, else "
-                f"the iterates need not converge (theorem 5): got {powers[0]} and {powers[1]}"
+                "SequentialAveraging: beta_power and lambda_power must be above 0 with beta_power + "
+                "2·lambda_power < 1, else the iterates need not converge (theorem 5): got "
+                f"{powers[0]} and {powers[1]}"
             )
 
     @property
@@ -102,7 +103,8 @@ class SequentialAveraging(Unrolled):
     def advance(self, fn: Callable[[Any], Any], z: State, count: int) -> State:
         if isinstance(z, tuple):
             raise InputError(
-                f"SequentialAveraging regularises a state of one tensor: got {len(z)}; use Unrolled for states of several"
+                f"SequentialAveraging regularises a state of one tensor: got {len(z)}; use Unrolled for "
+                "states of several"
             )
         image = super().advance(fn, z, count)
         assert isinstance(image, Tensor)

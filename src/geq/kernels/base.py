@@ -117,7 +117,7 @@ class BoundKernel:
         return self.kernel.grad(u, self.v)
 
     def observe(self, u: Callable[[], Tensor]) -> None:
-        """Update running statistics after a training solve; ``u`` computes the features at the equilibrium."""
+        """Update running statistics after a training solve; ``u`` computes the features at its end."""
 
     def attention(self, u: Tensor) -> Tensor:
         """Return the weights β of the patches at u; only kernels on distances have them."""

@@ -71,9 +71,7 @@ def load() -> ctypes.CDLL | None:
             return None
         return ctypes.CDLL(str(library))
     except (OSError, RuntimeError):
-        return (
-            None  # no home, no cache to write to, or a library that does not load: the plain formula serves
-        )
+        return None  # no home, no cache to write to, or a library that does not load
 
 
 def shares_openmp() -> bool:
@@ -207,11 +205,7 @@ def run(
     shape = geometry(v, patch, split, gamma)
     function(ctypes.byref(shape), *(None if t is None else ctypes.c_void_p(t.data_ptr()) for t in pointers))
     if gradients:
-        summed = results[2].sum(0)
-        # Back to the order (channel, row, column).
-        results[2] = (
-            summed
-            if order is None
-            else torch.empty_like(summed).index_put_((order.unsqueeze(1), order), summed)
-        )
+        results[2] = results[2].sum(0)
+        if order is not None:  # back to the order (channel, row, column)
+            results[2] = torch.empty_like(results[2]).index_put_((order.unsqueeze(1), order), results[2])
     return tuple(results)

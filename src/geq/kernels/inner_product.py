@@ -49,7 +49,7 @@ class LinearKernel(InnerProductKernel):
 class PolynomialKernel(InnerProductKernel):
     """S = (n/d)(offset + ⟨v, z⟩/n)^d (+ ½‖Wz‖²), n = ``width`` times the number of entries of a sample.
 
-    GEQ table 4 prints ⟨v, z⟩^d, which is ``PolynomialKernel(d, offset=0, averaged=False)``. There z = 0 is a fixed
+    GEQ table 4 prints ⟨v, z⟩^d: ``PolynomialKernel(d, offset=0, averaged=False)``. There z = 0 is a fixed
     point at which every gradient vanishes, and random starts explode; hence the offset and the mean. With
     them the gradient is (offset + ⟨v, z⟩/n)^{d−1} v, of the size of the linear kernel's. For d = 2 the
     curvature is vvᵀ/n + WᵀW: a sample has an equilibrium for certain while the mean of its v² is below

@@ -1,7 +1,7 @@
 """Linear operators W and U with exact adjoints.
 
-An :class:`Operator` owns a weight and a constraint on it. ``bind`` computes the effective weight once and returns a
-:class:`LinearMap`, which a solve applies many times.
+An :class:`Operator` owns a weight and a constraint on it. ``bind`` computes the effective weight once and
+returns a :class:`LinearMap`, which a solve applies many times.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def size_of(maps: Any) -> Size | None:
 
 
 def channels_last(maps: Tensor) -> bool:
-    """Whether the channels of a batch of maps come last in memory, and only then its order is without gaps."""
+    """Whether a batch of maps is contiguous in memory with its channels last, and only so."""
     if maps.dim() != 4 or maps.is_contiguous():
         return False
     return maps.is_contiguous(memory_format=torch.channels_last)
@@ -67,8 +67,8 @@ class LinearMap:
 class Operator(nn.Module, metaclass=CheckedOptions):
     """Base class of :class:`Dense` and :class:`Convolution`.
 
-    ``constraint=None`` leaves the choice to the operator's role: a :class:`~geq.EnergyProblem` gives its feedback W
-    the bound ‖W‖ ≤ 0.95, and U none.
+    ``constraint=None`` leaves the choice to the operator's role: a :class:`~geq.EnergyProblem` gives its
+    feedback W the bound ‖W‖ ≤ 0.95, and U none.
     """
 
     raw_weight: nn.Parameter
@@ -146,11 +146,7 @@ class Operator(nn.Module, metaclass=CheckedOptions):
         """Something on the grid and in the precision of the maps of a solve."""
 
     def effective_weight(self, size: Size | None = None) -> Tensor:
-        """The weight that a solve uses, after the constraint and in the precision of a solve.
-
-        Args:
-            size: height and width of the maps, which the norm of a convolution depends on.
-        """
+        """The weight that a solve on maps of a size uses: constrained, and in its precision."""
         return self.bind(self.like_maps(size)).weight
 
     @abstractmethod

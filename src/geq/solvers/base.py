@@ -1,4 +1,4 @@
-"""The interface of a solver: how to get the next state from a state and its image; and the plain iteration."""
+"""The interface of a solver, the next state from a state and its image, and the plain iteration."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ class _Descent(Solver[Memory]):
     """Minimises smooth(z) + f(z) by steps M_η(z) = prox_{ηf}(z − η ∇smooth(z)).
 
     The equation is asked for this step by ``equation.proximal(η)``, which iterates F with F(z) − z =
-    (M_η(z) − z)/η. This is minus the generalised gradient: it has the scale of a gradient whatever η is, so that a small
-    step does not pass for convergence, and z + η·(F(z) − z) is the proximal step.
+    (M_η(z) − z)/η. This is minus the generalised gradient: it has the scale of a gradient whatever η is, so
+    that a small step does not pass for convergence, and z + η·(F(z) − z) is the proximal step.
     """
 
     step_size: float = 0.5
