@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -169,24 +168,24 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
 
     def _run(self, equation: CellEquation, trace: bool = False) -> Solution:
         """Solve by way of the gradient, and remember how it went."""
-        find = functools.partial(self._find, trace=trace)
-        solution = self.gradient.run(equation, find, self.tol, self._remember_adjoint)
+
+        def find(equation: Equation) -> Solution:
+            return fixed_point(
+                equation,
+                None,
+                self.solver,
+                tol=self.tol,
+                max_steps=self.max_steps,
+                on_failure=self.on_failure or ("ignore" if self.training else "raise"),
+                trace=trace,
+            )
+
+        def remember(solution: Solution) -> None:
+            self.last_adjoint = solution
+
+        solution = self.gradient.run(equation, find, self.tol, remember)
         self.last_solution = replace(solution, value=solution.residual.new_empty(0))
         return solution
-
-    def _find(self, equation: Equation, trace: bool = False) -> Solution:
-        return fixed_point(
-            equation,
-            None,
-            self.solver,
-            tol=self.tol,
-            max_steps=self.max_steps,
-            on_failure=self.on_failure or ("ignore" if self.training else "raise"),
-            trace=trace,
-        )
-
-    def _remember_adjoint(self, solution: Solution) -> None:
-        self.last_adjoint = solution
 
     def extra_repr(self) -> str:
         return f"solver={self.solver}, gradient={self.gradient}, tol={self.tol:g}, max_steps={self.max_steps}"

@@ -12,7 +12,7 @@ from geq.constraints import Constraint
 from geq.equilibrium import Equilibrium
 from geq.errors import OptionError
 from geq.gradients import Gradient, Implicit
-from geq.layers.injection import Injection
+from geq.layers.energy import Injection
 from geq.operators import Convolution, Dense, SeparableConvolution
 from geq.penalties import Penalty, penalty_of
 from geq.regularizers import FeatureRegulariser

@@ -37,8 +37,7 @@ from geq.equilibrium import Equilibrium
 from geq.errors import InputError, OptionError
 from geq.gradients import Implicit
 from geq.kernels import GaussianKernel, Kernel, LinearKernel, PolynomialKernel, SigmoidKernel
-from geq.layers.energy import GAUSSIAN_GRADIENT, GEQ2d, OptEq2d
-from geq.layers.injection import Injection
+from geq.layers.energy import GAUSSIAN_GRADIENT, GEQ2d, Injection, OptEq2d
 from geq.model.config import ADDED_LATER
 from geq.model.differentiation import DifferentiationConfig
 from geq.model.isometry import isometric_kernel

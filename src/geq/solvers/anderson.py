@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geq.errors import OptionError
+from geq.operators.operator import working_dtype
 from geq.solvers.base import Rows, Solver, check_memory, check_range
 from geq.solvers.rules import anderson_weights
 
@@ -65,7 +66,7 @@ class Anderson(Solver[Window]):
     def init(self, z: Rows) -> Window:
         batch, size = z.shape
         history = (batch, min(self.memory, FIRST_SLOTS), size)
-        gram = z.new_zeros(batch, self.memory, self.memory, dtype=precise(z.dtype))
+        gram = z.new_zeros(batch, self.memory, self.memory, dtype=working_dtype(z.dtype))
         identity = torch.eye(self.memory, dtype=gram.dtype, device=z.device)
         return Window(z.new_empty(history), z.new_empty(history), gram, identity)
 
@@ -93,7 +94,8 @@ class Anderson(Solver[Window]):
             plain,
             self.ridge,
             torch.finfo(z.dtype).eps,
-            solve_any,
+            # A singular system gives NaN or infinity instead of an error.
+            lambda system, right: torch.linalg.solve_ex(system, right)[0],
         )
         # The solver of the small system leaves them column by column, for which bmm would copy the images.
         weights = weights.contiguous().unsqueeze(1)
@@ -103,19 +105,9 @@ class Anderson(Solver[Window]):
         return mixed.squeeze(1).to(z.dtype), memory
 
 
-def solve_any(system: Float[Tensor, "batch n n"], right: Float[Tensor, "batch n"]) -> Tensor:
-    """Solve each linear system; a singular one gives NaN or infinity instead of an error."""
-    return torch.linalg.solve_ex(system, right)[0]
-
-
 def inner_products(rows: Float[Tensor, "batch n size"], vector: Rows) -> Tensor:
     """⟨row, vector⟩ for the rows of each sample.
 
     As (1 × size)(size × n): on CPUs the product (n × size)(size × 1) of the same numbers is ten times slower.
     """
     return torch.bmm(vector.unsqueeze(1), rows.transpose(1, 2)).squeeze(1)
-
-
-def precise(dtype: torch.dtype) -> torch.dtype:
-    """The dtype for sums over a state: its own, but at least 32 bits."""
-    return torch.promote_types(dtype, torch.float32)

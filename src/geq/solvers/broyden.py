@@ -9,7 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from geq.solvers.anderson import inner_products, precise
+from geq.operators.operator import working_dtype
+from geq.solvers.anderson import inner_products
 from geq.solvers.base import Rows, Solver, check_memory
 
 GROWTH = 10.0
@@ -52,7 +53,7 @@ class Broyden(Solver[Updates]):
     def init(self, z: Rows) -> Updates:
         batch, size = z.shape
         history = (batch, self.memory, size)
-        valid = z.new_zeros(batch, self.memory, dtype=precise(z.dtype))
+        valid = z.new_zeros(batch, self.memory, dtype=working_dtype(z.dtype))
         return Updates(z.new_empty(history), z.new_empty(history), valid)
 
     def step(self, z: Rows, fz: Rows, residual: Rows, memory: Updates) -> tuple[Rows, Updates]:

@@ -15,8 +15,7 @@ from torch import Tensor
 from geq.cells.base import Equation, State, parts_of
 from geq.errors import ConvergenceError, ConvergenceWarning, OptionError, unknown_name
 from geq.solvers import rules
-from geq.solvers.base import Solver
-from geq.solvers.solution import Solution, Status
+from geq.solvers.base import Solution, Solver, Status
 from geq.solvers.state import Packing, check_image, check_start
 
 ON_FAILURE = ("raise", "warn", "ignore")
