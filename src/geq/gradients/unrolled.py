@@ -14,6 +14,7 @@ from geq.cells.base import Equation, State, parts_of
 from geq.errors import ConvergenceError, InputError, OptionError
 from geq.gradients.base import Find, Gradient, Record
 from geq.solvers import Picard, Solution, fixed_point
+from geq.solvers.base import check_range
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,7 @@ class Unrolled(Gradient):
     def __post_init__(self) -> None:
         if self.steps < 1:
             raise OptionError(f"{type(self).__name__}: steps must be at least 1: got {self.steps}")
-        if not 0 < self.damping <= 1:
-            raise OptionError(f"{type(self).__name__}: damping must lie in (0, 1]: got {self.damping}")
+        check_range(self, "damping", self.damping, 0, 1)
 
     @property
     def iterations(self) -> int | None:
@@ -132,8 +132,8 @@ class SequentialAveraging(Unrolled):
             )
         if self.gamma is not None and not 0 < self.gamma < math.inf:
             raise OptionError(f"SequentialAveraging: gamma must be above 0: got {self.gamma}")
-        if self.scale is not None and not 0 < self.scale <= 1:
-            raise OptionError(f"SequentialAveraging: scale must lie in (0, 1]: got {self.scale}")
+        if self.scale is not None:
+            check_range(self, "scale", self.scale, 0, 1)
         powers = self.beta_power, self.lambda_power
         if not (min(powers) > 0 and powers[0] + 2 * powers[1] < 1):
             raise OptionError(

@@ -119,12 +119,6 @@ def usable(v: Tensor, u: Tensor, entries: int) -> bool:
     )
 
 
-def geometry(maps: Tensor, patch: int, split: int, gamma: Tensor) -> Geometry:
-    threads = min(torch.get_num_threads(), maps.shape[0])
-    strides = [0 if size == 1 else stride for size, stride in zip(gamma.shape, gamma.stride(), strict=True)]
-    return Geometry(*maps.shape, *maps.stride(), patch, split, threads, *strides)
-
-
 def in_layout_of(maps: Tensor, like: Tensor) -> Tensor:
     """``maps`` with the strides of ``like``, copied only if they differ."""
     return maps if maps.stride() == like.stride() else torch.empty_like(like).copy_(maps)
@@ -202,7 +196,9 @@ def run(
         ]
     function: Any = library.geq_patch_float if v.dtype == torch.float32 else library.geq_patch_double
     pointers = [v, u, gram, gamma, direction, *results, *[None] * (4 - len(results))]
-    shape = geometry(v, patch, split, gamma)
+    threads = min(torch.get_num_threads(), v.shape[0])
+    strides = [0 if size == 1 else stride for size, stride in zip(gamma.shape, gamma.stride(), strict=True)]
+    shape = Geometry(*v.shape, *v.stride(), patch, split, threads, *strides)
     function(ctypes.byref(shape), *(None if t is None else ctypes.c_void_p(t.data_ptr()) for t in pointers))
     if gradients:
         results[2] = results[2].sum(0)

@@ -115,7 +115,13 @@ def fixed_point(
     solution = progress.solution(packing)
     solution = replace(solution, value=fn.state(solution.value))
     if solution.status is not Status.CONVERGED and on_failure != "ignore":
-        message = _failure(solution, solver, tol)
+        failed = ~solution.converged
+        message = (
+            f"{solver} must bring the relative residual of every sample to {tol:.1e}: "
+            f"{int(failed.sum())} of {failed.numel()} samples did not get there in "
+            f"{int(solution.steps.max())} evaluations "
+            f"(worst residual {float(solution.residual.max()):.1e}): {solution.status.value}"
+        )
         if on_failure == "raise":
             raise ConvergenceError(message, solution)
         warnings.warn(message, ConvergenceWarning, stacklevel=2)
@@ -221,13 +227,3 @@ class _Progress:
 
 def _column(mask: Bool[Tensor, " batch"], like: Tensor) -> Bool[Tensor, "batch 1"]:
     return mask.to(like.device).unsqueeze(1)
-
-
-def _failure(solution: Solution, solver: Solver[Any], tol: float) -> str:
-    failed = ~solution.converged
-    return (
-        f"{solver} must bring the relative residual of every sample to {tol:.1e}: "
-        f"{int(failed.sum())} of {failed.numel()} samples did not get there in "
-        f"{int(solution.steps.max())} evaluations "
-        f"(worst residual {float(solution.residual.max()):.1e}): {solution.status.value}"
-    )
