@@ -57,7 +57,11 @@ class Implicit(Gradient):
     def adjoint(self, at: Linearisation, grad: Tensor, record: Record | None) -> Adjoint:
         axes, column = tuple(range(1, grad.dim())), (-1, *[1] * (grad.dim() - 1))
         # Solved for a gradient of unit size, since the squares of small ones would underflow.
-        size = largest(grad, axes) if grad.numel() else grad.new_ones(len(grad))
+        # The largest absolute value is on a CPU ten times faster so than as the maximum norm.
+        if not grad.numel():
+            size = grad.new_ones(len(grad))
+        else:
+            size = torch.maximum(grad.amax(axes), -grad.amin(axes)) if axes else grad.abs()
         finite = torch.isfinite(size)
         if not bool(finite.all()):
             grad = torch.where(finite.view(column), grad, 0.0)
@@ -207,8 +211,3 @@ def conjugate_gradient(
     converged = (bound <= limit) & ~indefinite
     status = Status.CONVERGED if bool(converged.all()) else Status.MAX_STEPS
     return Solution(packing.unpack(q), relative, converged, steps, status), indefinite
-
-
-def largest(values: Tensor, axes: tuple[int, ...]) -> Tensor:
-    """The largest absolute value; on a CPU ten times faster than the maximum norm."""
-    return torch.maximum(values.amax(axes), -values.amin(axes)) if axes else values.abs()
