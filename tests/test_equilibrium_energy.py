@@ -169,7 +169,7 @@ class Halving(geq.Cell):
 def test_cell_of_ones_own_has_no_energy(method: str) -> None:
     layer = geq.Equilibrium(Halving())
     with pytest.raises(
-        geq.errors.OptionError, match="Halving has no energy: it was not made from a EnergyProblem"
+        geq.errors.OptionError, match="Halving has no energy: it is not an EnergyProblem"
     ):
         getattr(layer, method)(vectors())
     assert layer.well_posedness().unique is None, "nothing is known"

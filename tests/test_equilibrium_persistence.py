@@ -97,8 +97,8 @@ def test_what_is_remembered_is_in_the_state() -> None:
     layer, _ = trained("patch-learned", "operator")
     state = layer.state_dict()
     prefix = "cell."
-    assert state[prefix + "similarity.gamma.batches_seen"] == 3
-    assert state[prefix + "similarity.gamma.scale"] > 0
+    assert state[prefix + "kernel.gamma.batches_seen"] == 3
+    assert state[prefix + "kernel.gamma.scale"] > 0
     assert state.keys() == fresh("patch-learned", "operator").state_dict().keys()
 
 

@@ -5,12 +5,12 @@ import inspect
 import pytest
 
 import geq
-from geq import error
+from geq import errors
 from geq.errors import CheckedOptions, MissingExtraError, unknown_name
 
 
 def test_every_error_is_a_geq_error() -> None:
-    classes = [c for _, c in inspect.getmembers(error, inspect.isclass) if issubclass(c, Exception)]
+    classes = [c for _, c in inspect.getmembers(errors, inspect.isclass) if issubclass(c, Exception)]
     assert len(classes) >= 9
     for kind in classes:
         assert issubclass(kind, geq.GeqError) or kind is geq.ConvergenceWarning

@@ -26,7 +26,7 @@ from geq.analysis.similarity import (
     remark_3,
     weighted_square,
 )
-from geq.kernels import BoundKernel
+from geq.cells import EnergyEquation
 from geq.operators.operator import size_of
 from hidden_problems import conv, maps
 
@@ -153,10 +153,9 @@ def test_the_printed_d_needs_the_square_of_b() -> None:
     W = mu * torch.tensor([[1.0, -1.0]], dtype=torch.float64) / math.sqrt(2)
     problem = problem_of("gaussian", W, gamma)
     v = torch.tensor([[length], [-length]], dtype=torch.float64)
-    c = BoundKernel(problem.W.bind(v), problem.kernel.bind(v))
-    cell = problem
+    c = problem.bind(v)
     z = geq.fixed_point(
-        cell.at(c), cell.initial_state(c), geq.solvers.Anderson(), tol=1e-12, max_steps=500
+        EnergyEquation(problem, c), None, geq.solvers.Anderson(), tol=1e-12, max_steps=500
     ).value
     beta = c.attention(c.W(z)).flatten().detach()
     distance = float((v[0] - v[1]).norm())

@@ -62,7 +62,7 @@ def test_what_is_missing_is_said() -> None:
     x = inputs()
     linear = attention_maps(tight(OptEq2d(3, 16)), x)
     assert linear.mean is None
-    assert linear.missing == "the kernel Linear has no β of patches"
+    assert linear.missing == "the kernel LinearKernel has no β of patches"
     coupled = attention_maps(tight(OptEq2d(3, 16, kernel=PolynomialKernel(2))), 0.1 * x)
     assert coupled.energy is None
     assert "no sum over places" in coupled.missing

@@ -17,12 +17,35 @@ from typing import Any
 RECORD = Path(__file__).with_name("public_surface.json")
 
 
-def surface() -> dict[str, Any]:
+def public() -> dict[str, Any]:
+    """Return the public names: those of ``geq``, and behind a dot those of its namespaces."""
     import geq
+
+    found: dict[str, Any] = {}
+    for name in geq.__all__:
+        value = getattr(geq, name)
+        if not inspect.ismodule(value):
+            found[name] = value
+            continue
+        for own in getattr(value, "__all__", None) or defined(value):
+            found[f"{name}.{own}"] = getattr(value, own)
+    return found
+
+
+def defined(module: Any) -> list[str]:
+    """Return the classes that a module of one file defines."""
+    return sorted(
+        name
+        for name, value in vars(module).items()
+        if inspect.isclass(value) and value.__module__ == module.__name__ and not name.startswith("_")
+    )
+
+
+def surface() -> dict[str, Any]:
     from geq.command.syntax import whole_syntax
 
     return {
-        "python": {name: described(getattr(geq, name)) for name in geq.__all__},
+        "python": {name: described(value) for name, value in public().items()},
         "commands": {
             syntax.name: sorted(option.flag for option in syntax.options) for syntax in whole_syntax()
         },

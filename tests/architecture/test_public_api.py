@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import inspect
 import json
 
 import pytest
+import torch
 
 import geq
-from architecture.surface import RECORD, surface
+from architecture.surface import RECORD, public, surface
 
 
 def test_the_surface_is_the_recorded_one() -> None:
@@ -22,24 +24,28 @@ def test_the_surface_is_the_recorded_one() -> None:
             assert described == recorded[part][name], name
 
 
-@pytest.mark.parametrize("name", geq.__all__)
+PUBLIC = public()
+FLAT = sorted(geq._MODULE_OF)
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC.keys() - {"__version__"}))
 def test_every_name_is_there_and_documented(name: str) -> None:
-    value = getattr(geq, name)
+    value = PUBLIC[name]
     assert inspect.getdoc(value), f"{name} has no docstring"
     own = value.__doc__ or ""
     assert own.strip(), f"{name} only inherits its docstring"
-    assert not own.startswith(f"{name}("), f"{name} has only the docstring that dataclass made"
+    assert not own.startswith(f"{name.rpartition('.')[2]}("), f"{name} has only the docstring that dataclass made"
 
 
-@pytest.mark.parametrize("name", geq.__all__)
+@pytest.mark.parametrize("name", FLAT)
 def test_names_are_the_same_object_in_their_home(name: str) -> None:
     home = importlib.import_module(geq._MODULE_OF[name])
     assert getattr(home, name) is getattr(geq, name)
 
 
 def test_unknown_name_gives_the_nearest() -> None:
-    with pytest.raises(AttributeError, match="did you mean 'Gaussian'"):
-        geq.Gausian  # noqa: B018
+    with pytest.raises(AttributeError, match="did you mean 'Equilibrium'"):
+        geq.Equilibrim  # noqa: B018
     assert not hasattr(geq, "utils")
 
 
@@ -51,3 +57,12 @@ def test_star_import_gives_exactly_the_public_names() -> None:
     namespace: dict[str, object] = {}
     exec("from geq import *", namespace)
     assert sorted(namespace.keys() - {"__builtins__"}) == sorted(geq.__all__)
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC))
+def test_no_name_shadows_one_of_torch(name: str) -> None:
+    assert not hasattr(torch.nn, name.rpartition(".")[2])
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert geq.__version__ == importlib.metadata.version("geq")

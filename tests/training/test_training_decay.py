@@ -15,10 +15,10 @@ def test_exemptions_of_geq() -> None:
     exempt = exempt_parameters(model)
     decayed = {name for name, _ in model.named_parameters()} - exempt
     for branch in ("branches.0", "branches.1"):
-        prefix = f"{branch}.cell.problem"
+        prefix = f"{branch}.cell"
         assert f"{prefix}.W.raw_weight" in exempt
-        assert f"{prefix}.similarity.raw_projection" in exempt
-        assert f"{prefix}.similarity.gamma.theta" in exempt
+        assert f"{prefix}.kernel.raw_projection" in exempt
+        assert f"{prefix}.kernel.gamma.theta" in exempt
         assert f"{prefix}.U.linear.raw_weight" in decayed
     assert {"norm.weight", "norm.bias", "head.bias", "stem.1.weight"} <= exempt
     assert {"stem.0.weight", "head.weight"} <= decayed

@@ -100,10 +100,10 @@ def certify_states(layer: Equilibrium, x: Any, z: State, certificate: WellPosedn
 @torch.no_grad()
 def plain_iteration(layer: Equilibrium, x: Any) -> Solution:
     """The plain iteration z ← T(z) from the initial state, with its trace."""
-    fn = layer.cell.equation(x)
+    equation = layer.cell.equation(x)
     return fixed_point(
-        fn,
-        fn.start(),
+        equation.__call__,  # a function: nothing may replace the map
+        equation.start(),
         Picard(),
         tol=MEASURED_TOL,
         max_steps=MEASURED_STEPS,
