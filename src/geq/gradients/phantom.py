@@ -33,7 +33,7 @@ class Phantom(Gradient):
     def __post_init__(self) -> None:
         if self.steps < 1:
             raise OptionError(f"Phantom: steps must be at least 1: got {self.steps}")
-        check_range(self, "damping", self.damping, 0, 1)
+        check_range(self, "damping", self.damping, 0.0, 1.0)
 
     def adjoint(self, at: Linearisation, grad: Tensor, record: Record | None) -> Adjoint:
         # Every partial sum has the form share·g + extend(p), so only p is iterated.

@@ -36,7 +36,7 @@ class Unrolled(Gradient):
     def __post_init__(self) -> None:
         if self.steps < 1:
             raise OptionError(f"{type(self).__name__}: steps must be at least 1: got {self.steps}")
-        check_range(self, "damping", self.damping, 0, 1)
+        check_range(self, "damping", self.damping, 0.0, 1.0)
 
     @property
     def iterations(self) -> int | None:
@@ -133,7 +133,7 @@ class SequentialAveraging(Unrolled):
         if self.gamma is not None and not 0 < self.gamma < math.inf:
             raise OptionError(f"SequentialAveraging: gamma must be above 0: got {self.gamma}")
         if self.scale is not None:
-            check_range(self, "scale", self.scale, 0, 1)
+            check_range(self, "scale", self.scale, 0.0, 1.0)
         powers = self.beta_power, self.lambda_power
         if not (min(powers) > 0 and powers[0] + 2 * powers[1] < 1):
             raise OptionError(
