@@ -61,7 +61,7 @@ class SeparableConvolution(Convolution):
         pointwise, depthwise = self.parts(weight)
         return pointwise * depthwise.transpose(0, 1)
 
-    def filtered(self, maps: Tensor, filters: Tensor) -> Tensor:
+    def _filtered(self, maps: Tensor, filters: Tensor) -> Tensor:
         """Every channel with its own filter."""
         zeros = self.padding == "zeros"
         maps, margin = (maps, self.margin) if zeros else (self.pad(maps), 0)
@@ -69,12 +69,12 @@ class SeparableConvolution(Convolution):
 
     def apply_weight(self, weight: Tensor, z: Tensor, bias: Tensor | None = None) -> Tensor:
         pointwise, depthwise = self.parts(weight)
-        return F.conv2d(self.filtered(z, depthwise), pointwise, bias)
+        return F.conv2d(self._filtered(z, depthwise), pointwise, bias)
 
     def apply_adjoint(self, weight: Tensor, y: Tensor) -> Tensor:
         pointwise, depthwise = self.parts(weight)
         # The adjoint of a filter is the filter turned round; with an odd side the padding stays the same.
-        return self.filtered(F.conv2d(y, pointwise.transpose(0, 1)), depthwise.flip(2, 3))
+        return self._filtered(F.conv2d(y, pointwise.transpose(0, 1)), depthwise.flip(2, 3))
 
     def weight_gradient(self, weight: Tensor, z: Tensor, y: Tensor) -> Tensor:
         with torch.enable_grad():
