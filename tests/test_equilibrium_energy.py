@@ -168,9 +168,7 @@ class Halving(geq.Cell):
 @pytest.mark.parametrize("method", ["energy", "attention"])
 def test_cell_of_ones_own_has_no_energy(method: str) -> None:
     layer = geq.Equilibrium(Halving())
-    with pytest.raises(
-        geq.errors.OptionError, match="Halving has no energy: it is not an EnergyProblem"
-    ):
+    with pytest.raises(geq.errors.OptionError, match="Halving has no energy: it is not an EnergyProblem"):
         getattr(layer, method)(vectors())
     assert layer.well_posedness().unique is None, "nothing is known"
     with pytest.raises(geq.errors.OptionError, match="needs a map that comes from an energy"):

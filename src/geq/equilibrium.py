@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -100,7 +99,7 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
             z = self._run(equation).value
             if self.training and statistics_wanted():
                 with torch.no_grad():
-                    equation.observe(detached(z))
+                    equation.observe(each(z, Tensor.detach))
             return like_input(z, x)
 
     @torch.no_grad()
@@ -169,24 +168,24 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
 
     def _run(self, equation: CellEquation, trace: bool = False) -> Solution:
         """Solve by way of the gradient, and remember how it went."""
-        find = functools.partial(self._find, trace=trace)
-        solution = self.gradient.run(equation, find, self.tol, self._remember_adjoint)
+
+        def find(equation: Equation) -> Solution:
+            return fixed_point(
+                equation,
+                None,
+                self.solver,
+                tol=self.tol,
+                max_steps=self.max_steps,
+                on_failure=self.on_failure or ("ignore" if self.training else "raise"),
+                trace=trace,
+            )
+
+        def remember(solution: Solution) -> None:
+            self.last_adjoint = solution
+
+        solution = self.gradient.run(equation, find, self.tol, remember)
         self.last_solution = replace(solution, value=solution.residual.new_empty(0))
         return solution
-
-    def _find(self, equation: Equation, trace: bool = False) -> Solution:
-        return fixed_point(
-            equation,
-            None,
-            self.solver,
-            tol=self.tol,
-            max_steps=self.max_steps,
-            on_failure=self.on_failure or ("ignore" if self.training else "raise"),
-            trace=trace,
-        )
-
-    def _remember_adjoint(self, solution: Solution) -> None:
-        self.last_adjoint = solution
 
     def extra_repr(self) -> str:
         return f"solver={self.solver}, gradient={self.gradient}, tol={self.tol:g}, max_steps={self.max_steps}"
@@ -218,12 +217,12 @@ def each(x: Any, change: Callable[[Tensor], Tensor]) -> Any:
     return change(x) if isinstance(x, Tensor) else x
 
 
-def like_input(z: State, x: Any) -> State:
+def like_input(z: State, x: Any) -> Any:
     """The state in the precision of a half-precision module's input; found in single precision."""
     dtype = next((t.dtype for t in tensors_in(x)), None)
     if dtype not in HALF:
         return z
-    return tuple(part.to(dtype) for part in z) if isinstance(z, tuple) else z.to(dtype)
+    return each(z, lambda part: part.to(dtype))
 
 
 def tensors_in(x: Any) -> list[Tensor]:
@@ -234,10 +233,6 @@ def one_tensor(z: State) -> Tensor:
     """Return the state of an energy problem, which is always one tensor."""
     assert isinstance(z, Tensor)
     return z
-
-
-def detached(z: State) -> State:
-    return tuple(part.detach() for part in z) if isinstance(z, tuple) else z.detach()
 
 
 @contextlib.contextmanager

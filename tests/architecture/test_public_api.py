@@ -34,7 +34,9 @@ def test_every_name_is_there_and_documented(name: str) -> None:
     assert inspect.getdoc(value), f"{name} has no docstring"
     own = value.__doc__ or ""
     assert own.strip(), f"{name} only inherits its docstring"
-    assert not own.startswith(f"{name.rpartition('.')[2]}("), f"{name} has only the docstring that dataclass made"
+    assert not own.startswith(f"{name.rpartition('.')[2]}("), (
+        f"{name} has only the docstring that dataclass made"
+    )
 
 
 @pytest.mark.parametrize("name", FLAT)

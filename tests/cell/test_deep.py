@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 import geq
-from geq.cells import AffineChange, BlockForm, Cell, ChangedForm, DeepCell, FeatureForm, UnitLayer
+from geq.analysis.theorem.forms import AffineChange, BlockForm, ChangedForm, FeatureForm
+from geq.cells import Cell, DeepCell, UnitLayer
 from geq.operators import SeparableConvolution
 from geq.penalties import TanhPenalty
 from geq.regularizers import Decorrelation, FeatureDecay

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from geq.gradients.conjugate import conjugate_gradient
+from geq.gradients.implicit import conjugate_gradient
 from geq.solvers import Solution, Status
 
 

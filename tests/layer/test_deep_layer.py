@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import geq
-from geq.cells import BlockForm
+from geq.analysis.theorem.forms import BlockForm
 from geq.operators import SeparableConvolution
 from geq.penalties import Box, TanhPenalty
 from geq.regularizers import Decorrelation, FeatureDecay

@@ -1,6 +1,6 @@
 """The norms of a layer that every bound is made of: W, W_hᵀW jointly, and the input map that U really is.
 
-In evaluation an :class:`~geq.layers.injection.Injection` is affine: its norm divides by running statistics, so
+In evaluation an :class:`~geq.layers.energy.Injection` is affine: its norm divides by running statistics, so
 x ↦ scale·(Ux + b − mean)/√(var + ε) has the kernel of U with scaled rows, and a bias of its own.
 """
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from geq.cells import EnergyProblem
 from geq.equilibrium import Equilibrium
 from geq.kernels import PatchGaussianKernel
-from geq.layers.injection import Injection
+from geq.layers.energy import Injection
 from geq.operators import Convolution, Dense, Operator
 from geq.operators.enclosure import QUICK, THOROUGH, Enclosure, convolution_enclosure, matrix_enclosure
 from geq.operators.operator import Size

@@ -13,7 +13,7 @@ from geq.bench.literal import LiteralMap
 from geq.bench.statistic import constant
 from geq.equilibrium import Equilibrium
 from geq.gradients import Gradient, Implicit, Phantom
-from geq.layers.equilibrium2d import STRONGEST
+from geq.layers.energy import STRONGEST
 
 
 def weight_gradient(layer: Equilibrium) -> Tensor:

@@ -17,7 +17,7 @@ from geq.constraints import SpectralBound
 from geq.equilibrium import Equilibrium
 from geq.gradients import Gradient
 from geq.kernels import PatchGaussianKernel
-from geq.layers.equilibrium2d import GAUSSIAN_GRADIENT
+from geq.layers.energy import GAUSSIAN_GRADIENT
 from geq.operators import Convolution
 from geq.solvers import Anderson
 

@@ -4,16 +4,12 @@ from geq.cells.base import Cell, CellEquation, Equation
 from geq.cells.deep import BoundLayer, DeepCell, DeepContext, UnitLayer
 from geq.cells.energy import EnergyEquation, EnergyProblem
 from geq.cells.features import ClosedLinearisation, FeatureEquation
-from geq.cells.form import AffineChange, BlockForm, ChangedForm, FeatureForm
 from geq.cells.linearisation import Linearisation
 
 __all__ = [
-    "AffineChange",
-    "BlockForm",
     "BoundLayer",
     "Cell",
     "CellEquation",
-    "ChangedForm",
     "ClosedLinearisation",
     "DeepCell",
     "DeepContext",
@@ -21,7 +17,6 @@ __all__ = [
     "EnergyProblem",
     "Equation",
     "FeatureEquation",
-    "FeatureForm",
     "Linearisation",
     "UnitLayer",
 ]

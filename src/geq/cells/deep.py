@@ -4,7 +4,7 @@ A unit layer is f(z, x) = αWᵀσ(Wz + Ux + b) + (1 − α)z (eq. 6). With a σ
 part is itself the prox of a convex φ (theorem 1), and f that of the Moreau envelope αM_φ^{1−α} (table 1). The
 model is the fixed point of z = f_L ∘ … ∘ f_1 (eq. 5).
 
-The norm of every W_l is bounded by its norm rule, 0.95 unless told otherwise. The paper bounds none and
+The norm of every W_l is bounded by its constraint, 0.95 unless told otherwise. The paper bounds none and
 starts from small weights.
 """
 
@@ -61,7 +61,7 @@ class UnitLayer(nn.Module, metaclass=CheckedOptions):
     Args:
         W: from the state to the features; its norm rule bounds it by 0.95 unless it has one.
         U: from x to the features, with the bias b; any module.
-        penalty: whose prox is σ; default ReLU's. :func:`~geq.penalties.penalty_of` finds that of an activation.
+        penalty: whose prox is σ; default ReLU's. :func:`~geq.penalties.penalty_of` finds an activation's.
         alpha: α in (0, 1].
         learn_alpha: α = ε + (1 − ε)·sigmoid(ρ), ε = 0.001, with ρ learned from ``alpha`` on.
     """

@@ -18,7 +18,7 @@ from geq.kernels.base import BoundKernel, Kernel, derivative
 from geq.kernels.gaussian import BoundGaussian, PatchGaussianKernel
 from geq.kernels.inner_product import LinearKernel
 from geq.operators.enclosure import QUICK, Enclosure, convolution_enclosure
-from geq.operators.operator import Convolution, Operator, Size, working_dtype
+from geq.operators.operator import Convolution, Operator, Size, channels_last, working_dtype
 from geq.operators.patch_root import PatchRoot
 from geq.penalties.base import NonNegative, Penalty, per_sample
 
@@ -158,10 +158,7 @@ class EnergyProblem(Cell):
         shape = list(v.shape)
         shape[self.W.channel_axis] = self.W.in_channels
         state = v.new_zeros(shape)
-        channels_last = (
-            v.dim() == 4 and v.is_contiguous(memory_format=torch.channels_last) and not v.is_contiguous()
-        )
-        return state.contiguous(memory_format=torch.channels_last) if channels_last else state
+        return state.contiguous(memory_format=torch.channels_last) if channels_last(v) else state
 
     def attention(self, z: Float[Tensor, "batch *state"], c: Any) -> Tensor:
         """Return β of every patch at z; only kernels on distances have it."""
@@ -199,17 +196,11 @@ class EnergyProblem(Cell):
 
     @torch.no_grad()
     def well_posedness(self, size: Size | None = None) -> WellPosedness:
-        """Return what the norm of the feedback proves about this problem.
-
-        Args:
-            size: Height and width of the maps, which the norm of a convolution depends on.
-        """
+        """Return what the norm of the feedback proves about this problem, on maps of a size."""
         reason = self.unproved()
-        return (
-            WellPosedness(reason=reason)
-            if reason
-            else self.verdict(self.feedback_enclosure(size).upper, size)
-        )
+        if reason:
+            return WellPosedness(reason=reason)
+        return self.verdict(self.feedback_enclosure(size).upper, size)
 
     def verdict(self, norm: float, size: Size | None) -> WellPosedness:
         """Return what follows where the norm of the feedback is at most ``norm``."""

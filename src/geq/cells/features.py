@@ -136,7 +136,7 @@ class ClosedLinearisation(Linearisation):
         return self.c.W(self.slope * u)
 
     def core(self, q: Tensor) -> Tensor:
-        """Return M·q, M = ∂m/∂u at Wz*: symmetric, since m is a gradient; the identity for a linear kernel."""
+        """Return M·q, M = ∂m/∂u at Wz*: symmetric, as m is a gradient; the identity for a linear kernel."""
         return q.clone() if self.kernel is None else self.kernel.product(self.features, q)
 
     def extend(self, p: Tensor) -> Tensor:

@@ -104,7 +104,7 @@ def solve_finding() -> Finding:
     try:
         import torch
 
-        from geq.layers.linear import OptEqLinear
+        from geq.layers.energy import OptEqLinear
 
         layer = OptEqLinear(4, 4)
         layer(torch.ones(2, 4)).sum().backward()

@@ -1,4 +1,4 @@
-"""Norm rules: how the stored weight of an operator becomes the effective one.
+"""Constraints: how the stored weight of an operator becomes the effective one.
 
 The iteration converges only if the feedback W is not too strong. ``WeightNorm`` is what the papers use; it
 does not bound the operator. ``SpectralBound`` does: it measures the true norm of the map (of the whole
@@ -11,8 +11,7 @@ import functools
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +31,8 @@ JUMP = 0.5
 """A weight that changed by more than this share since the last solve was not trained but replaced."""
 NUDGE = 0.01
 """Share of the fixed start that is mixed into a direction before it is followed by a step."""
+START = 2.0
+"""Of the learned numbers: sigmoid(2) ≈ 0.88, near the bound and not yet flat."""
 
 
 class Constraint(nn.Module, metaclass=CheckedOptions):
@@ -75,21 +76,20 @@ def ordinary_unit(weight: Tensor) -> Tensor:
     return torch.where(ordinary, 1.0, largest)
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(NamedTuple):
     """The leading direction of a weight."""
 
     weight: Tensor
     direction: Tensor
 
-    def fits(self, weight: Tensor, shape: tuple[int, ...]) -> bool:
-        """Whether it is of a weight and of maps like these."""
-        return (
-            tuple(self.direction.shape) == shape
-            and self.weight.shape == weight.shape
-            and self.weight.dtype == weight.dtype
-            and self.weight.device == weight.device
-        )
+
+def fitting(kept: Measured | None, weight: Tensor, shape: tuple[int, ...]) -> Measured | None:
+    """What was kept, if it is of a weight and of maps like these."""
+    if kept is None or tuple(kept.direction.shape) != shape:
+        return None
+    old = kept.weight
+    alike = old.shape == weight.shape and old.dtype == weight.dtype and old.device == weight.device
+    return kept if alike else None
 
 
 class SpectralBound(Constraint):
@@ -148,8 +148,8 @@ class SpectralBound(Constraint):
 
     def _follow(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Tensor:
         """The direction in training."""
-        kept = self.followed
-        if kept is not None and kept.fits(weight, shape):
+        kept = fitting(self.followed, weight, shape)
+        if kept is not None:
             if torch.equal(kept.weight, weight):
                 return kept.direction  # as when a checkpointed forward pass is computed again
             if bool((weight - kept.weight).norm() <= JUMP * kept.weight.norm()):
@@ -164,20 +164,16 @@ class SpectralBound(Constraint):
 
     def _settle(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Tensor:
         """The direction in evaluation."""
-        kept = self._settled
+        kept = fitting(self._settled, weight, shape)
         # By value, because an edit of weight.data leaves no other trace.
-        if kept is None or not (kept.fits(weight, shape) and torch.equal(kept.weight, weight)):
+        if kept is None or not torch.equal(kept.weight, weight):
             self._settled = kept = self._found(weight, apply, adjoint, shape)
         return kept.direction
 
     def _found(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Measured:
         """The direction from the fixed start, to convergence."""
-        direction = top_direction(
-            functools.partial(apply, weight),
-            functools.partial(adjoint, weight),
-            self._start(weight, shape),
-            self.MOST_STEPS,
-        )
+        maps = functools.partial(apply, weight), functools.partial(adjoint, weight)
+        direction = top_direction(*maps, self._start(weight, shape), self.MOST_STEPS)
         return Measured(weight.clone(), direction)
 
     def _start(self, weight: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -189,7 +185,7 @@ class SpectralBound(Constraint):
     def _apply(self, fn: Any, recurse: bool = True) -> SpectralBound:
         """Move what is remembered along with the weights."""
         if self.followed is not None:
-            self.followed = Measured(fn(self.followed.weight), fn(self.followed.direction))
+            self.followed = Measured(*map(fn, self.followed))
         return super()._apply(fn, recurse)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -199,10 +195,54 @@ class SpectralBound(Constraint):
         return f"bound={self.bound}"
 
 
+class SpectralEquality(SpectralBound):
+    """W = bound·V/σ: the norm *is* the bound, however small V becomes."""
+
+    def factor(self, sigma: Tensor) -> Tensor:
+        return self.bound / sigma.clamp_min(torch.finfo(sigma.dtype).tiny)
+
+
+class LearnedSpectralBound(SpectralEquality):
+    """W = bound·s(θ)·V/σ with s the logistic function and one number θ learned: any norm below the bound."""
+
+    theta: nn.Parameter
+
+    def adopt(self, weight: Tensor) -> None:
+        super().adopt(weight)
+        self.theta = nn.Parameter(weight.new_full((), START))
+
+    def factor(self, sigma: Tensor) -> Tensor:
+        return super().factor(sigma) * self.theta.to(sigma.dtype).sigmoid()
+
+
+class ChannelGainBound(SpectralEquality):
+    """W = diag(s(θ))·bound·V/σ: a learned gain below 1 for each output channel, which keeps the bound."""
+
+    theta: nn.Parameter
+
+    def adopt(self, weight: Tensor) -> None:
+        super().adopt(weight)
+        self.theta = nn.Parameter(weight.new_full((weight.shape[0], *[1] * (weight.dim() - 1)), START))
+
+    def factor(self, sigma: Tensor) -> Tensor:
+        return super().factor(sigma) * self.theta.to(sigma.dtype).sigmoid()
+
+
+class FrobeniusBound(SpectralBound):
+    """W = V/max(1, s/bound) with s = √k·‖V‖_F, k the number of taps of a convolution (1 for a matrix).
+
+    ‖A‖ ≤ Σ_taps ‖V_tap‖_F ≤ √k·‖V‖_F, so the bound holds, without an iteration, but far from reached.
+    """
+
+    def forward(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Tensor:
+        taps = weight[0, 0].numel()
+        return weight * self.factor(taps**0.5 * weight.norm())
+
+
 def constraint_memory(model: nn.Module) -> dict[str, dict[str, Tensor]]:
     """What the norm rules of a model remember of training, by name: for a checkpoint to continue exactly."""
     return {
-        name: {"weight": rule.followed.weight, "direction": rule.followed.direction}
+        name: rule.followed._asdict()
         for name, rule in model.named_modules()
         if isinstance(rule, SpectralBound) and rule.followed is not None
     }

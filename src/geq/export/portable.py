@@ -27,7 +27,7 @@ from geq.export.trace import BATCH, TracedMap
 from geq.gradients import SequentialAveraging, Unrolled
 from geq.model.network import Network
 from geq.solvers import rules
-from geq.solvers.state import Layout, Packing, State, parts_of
+from geq.solvers.state import Packing, State, parts_of
 
 
 @dataclass
@@ -78,8 +78,8 @@ class PortableEquilibrium(nn.Module):
         context = self.map.context(x)
         start = self.map.start(x, context)
         parts = parts_of(start)
-        layouts = tuple(Layout(tuple(int(side) for side in part.shape[1:]), False) for part in parts)
-        packing = Packing(layouts, isinstance(start, tuple))
+        shapes = tuple(tuple(int(side) for side in part.shape[1:]) for part in parts)
+        packing = Packing(shapes, (False,) * len(parts), isinstance(start, tuple))
         if self.unrolled is not None:
             found = self.unroll(packing, start, context, tolerance)
         else:

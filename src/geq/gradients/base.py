@@ -17,7 +17,7 @@ from torch import Tensor
 from geq.cells.base import Equation, State
 from geq.cells.linearisation import AutogradLinearisation, Linearisation
 from geq.errors import CheckedOptions, GradientError
-from geq.solvers.solution import Solution
+from geq.solvers.base import Solution
 from geq.solvers.state import Packing
 
 Find = Callable[[Equation], Solution]

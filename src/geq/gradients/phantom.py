@@ -10,6 +10,7 @@ from torch import Tensor
 from geq.cells.linearisation import Linearisation
 from geq.errors import OptionError
 from geq.gradients.base import Adjoint, Gradient, Record
+from geq.solvers.base import check_range
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,7 @@ class Phantom(Gradient):
     def __post_init__(self) -> None:
         if self.steps < 1:
             raise OptionError(f"Phantom: steps must be at least 1: got {self.steps}")
-        if not 0 < self.damping <= 1:
-            raise OptionError(f"Phantom: damping must lie in (0, 1]: got {self.damping}")
+        check_range(self, "damping", self.damping, 0.0, 1.0)
 
     def adjoint(self, at: Linearisation, grad: Tensor, record: Record | None) -> Adjoint:
         # Every partial sum has the form share·g + extend(p), so only p is iterated.

@@ -1,17 +1,20 @@
-"""Plain differentiation through the iteration."""
+"""Differentiation through the iterations: plain ones, and those that choose among the fixed points."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, runtime_checkable
 
 import torch
+from torch import Tensor
 
 from geq.cells.base import Equation, State, parts_of
-from geq.errors import ConvergenceError, OptionError
+from geq.errors import ConvergenceError, InputError, OptionError
 from geq.gradients.base import Find, Gradient, Record
 from geq.solvers import Picard, Solution, fixed_point
+from geq.solvers.base import check_range
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,7 @@ class Unrolled(Gradient):
     def __post_init__(self) -> None:
         if self.steps < 1:
             raise OptionError(f"{type(self).__name__}: steps must be at least 1: got {self.steps}")
-        if not 0 < self.damping <= 1:
-            raise OptionError(f"{type(self).__name__}: damping must lie in (0, 1]: got {self.damping}")
+        check_range(self, "damping", self.damping, 0.0, 1.0)
 
     @property
     def iterations(self) -> int | None:
@@ -72,3 +74,102 @@ class Unrolled(Gradient):
         if isinstance(z, tuple):
             return tuple(old + self.damping * (new - old) for old, new in zip(z, image, strict=True))
         return z + self.damping * (image - z)
+
+
+@runtime_checkable
+class Smooth(Protocol):
+    """What is needed of R: a :class:`~geq.regularizers.FeatureRegulariser`, or anything that has these."""
+
+    @property
+    def smoothness(self) -> float | None:
+        """A Lipschitz constant of ∇R, where one is known."""
+
+    def gradient(self, z: Tensor) -> Tensor:
+        """∇R."""
+
+
+@dataclass(frozen=True)
+class SequentialAveraging(Unrolled):
+    """``steps`` iterations z^k = β_k S_k(z^{k−1}) + (1 − β_k)T(z^{k−1}), with autograd through them (eq. 11).
+
+    S_k(z) = (1 − γλ_k)z − γ∇R(z) is a gradient step on R + ½λ_k‖z‖². Where T has several fixed points, these
+    iterates tend to the one with the least R (eq. 9), while those of T itself stay at whichever is near.
+
+    **Theorem 5**: they do, for convex R with a unique minimiser on the fixed points and ∇R L_z-Lipschitz, if
+    β_k = η/k^ρ, λ_k = η/k^c, γ = 1/(2L_z), ρ + 2c < 1 and η = min(√(2L_z), L_z/2, ½). (The theorem prints ρ
+    for η in both sequences.) Three errors remain after k steps: the distance to the fixed points, of order
+    k^{−ρ}; the pull of ½λ_k‖z‖², k^{−c}; and the lag behind a target that moves while β and λ fall,
+    k^{−(1−ρ−2c)}. That is slow: with few steps R is an inclination of the features, not a constraint.
+
+    With a regulariser that couples samples the output of a sample depends on its batch, in evaluation too.
+
+    Args:
+        steps: iterations, at least 1; the paper has 20.
+        regulariser: R.
+        damping: of T, as for :class:`Unrolled`.
+        gamma: γ > 0; the default is 1/(2L_z), which needs a regulariser that knows L_z. It replaces L_z by
+            1/(2γ) in η as well, so a smaller γ keeps the theorem.
+        scale: η in (0, 1]; default as above.
+        beta_power: ρ > 0. The default, with that of c, makes the two slower errors equal, k^{−0.2}, and the
+            distance to the fixed points fall faster. The paper does not state its choice.
+        lambda_power: c > 0.
+    """
+
+    steps: int = field()
+    regulariser: Smooth = field()
+    damping: float = field(default=1.0, kw_only=True)
+    gamma: float | None = field(default=None, kw_only=True)
+    scale: float | None = field(default=None, kw_only=True)
+    beta_power: float = field(default=0.4, kw_only=True)
+    lambda_power: float = field(default=0.2, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.gamma is None and not self.regulariser.smoothness:
+            raise OptionError(
+                f"SequentialAveraging: {type(self.regulariser).__name__} knows no Lipschitz constant of its "
+                "gradient, so the step size must be given: SequentialAveraging(..., gamma=0.1)"
+            )
+        if self.gamma is not None and not 0 < self.gamma < math.inf:
+            raise OptionError(f"SequentialAveraging: gamma must be above 0: got {self.gamma}")
+        if self.scale is not None:
+            check_range(self, "scale", self.scale, 0.0, 1.0)
+        powers = self.beta_power, self.lambda_power
+        if not (min(powers) > 0 and powers[0] + 2 * powers[1] < 1):
+            raise OptionError(
+                "SequentialAveraging: beta_power and lambda_power must be above 0 with beta_power + "
+                "2·lambda_power < 1, else the iterates need not converge (theorem 5): got "
+                f"{powers[0]} and {powers[1]}"
+            )
+
+    @property
+    def step_size(self) -> float:
+        """γ."""
+        if self.gamma is not None:
+            return self.gamma
+        assert self.regulariser.smoothness
+        return 1 / (2 * self.regulariser.smoothness)
+
+    @property
+    def eta(self) -> float:
+        """η, for the Lipschitz constant 1/(2γ)."""
+        if self.scale is not None:
+            return self.scale
+        lipschitz = 1 / (2 * self.step_size)
+        return min(math.sqrt(2 * lipschitz), lipschitz / 2, 0.5)
+
+    def schedule(self, count: int) -> tuple[float, float]:
+        """β_k and λ_k of step k = ``count``, which begins at 1."""
+        return self.eta / count**self.beta_power, self.eta / count**self.lambda_power
+
+    def advance(self, fn: Callable[[Any], Any], z: State, count: int) -> State:
+        if isinstance(z, tuple):
+            raise InputError(
+                f"SequentialAveraging regularises a state of one tensor: got {len(z)}; use Unrolled for "
+                "states of several"
+            )
+        image = super().advance(fn, z, count)
+        assert isinstance(image, Tensor)
+        beta, ridge = self.schedule(count)
+        towards = (1 - self.step_size * ridge) * z - self.step_size * self.regulariser.gradient(z)
+        return beta * towards + (1 - beta) * image

@@ -1,9 +1,14 @@
 """Kernels: what a hidden objective rewards. Changing the kernel changes the network."""
 
 from geq.kernels.base import BoundKernel, Kernel
-from geq.kernels.gaussian import BoundGaussian, GaussianKernel, PatchGaussianKernel
+from geq.kernels.gaussian import (
+    BoundGaussian,
+    GaussianKernel,
+    PatchGaussianKernel,
+    from_patches,
+    to_patches,
+)
 from geq.kernels.inner_product import InnerProductKernel, LinearKernel, PolynomialKernel, SigmoidKernel
-from geq.kernels.patches import from_patches, to_patches
 
 __all__ = [
     "BoundGaussian",

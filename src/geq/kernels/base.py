@@ -24,6 +24,9 @@ from geq.certificate import uncertified
 from geq.errors import CheckedOptions, GradientError, InputError, OptionError
 from geq.operators.operator import LinearMap
 
+Maps = Float[Tensor, "batch *map"]
+Scores = Float[Tensor, " batch"]
+
 CLOSED_FORMS = ("grad", "slope", "bind")
 """Methods that know the gradient of ``value`` without deriving it."""
 
@@ -42,22 +45,18 @@ class Kernel(nn.Module, metaclass=CheckedOptions):
     acts_on: Literal["features", "state"] = "features"
 
     @abstractmethod
-    def value(
-        self, u: Float[Tensor, "batch *map"], v: Float[Tensor, "batch *map"]
-    ) -> Float[Tensor, " batch"]:
+    def value(self, u: Maps, v: Maps) -> Scores:
         """Return S(u, v), one number per sample."""
 
-    def grad(
-        self, u: Float[Tensor, "batch *map"], v: Float[Tensor, "batch *map"]
-    ) -> Float[Tensor, "batch *map"]:
+    def grad(self, u: Maps, v: Maps) -> Maps:
         """Return ∂S/∂u; here by autograd of ``value``, differentiable again where gradients are recorded."""
         return derivative(lambda argument: self.value(argument, v), u)
 
-    def bind(self, v: Float[Tensor, "batch *map"]) -> BoundKernel:
+    def bind(self, v: Maps) -> BoundKernel:
         """Return the kernel for one v, with everything that depends on v or the weights computed once."""
         return BoundKernel(self, v)
 
-    def bind_as_defined(self, v: Float[Tensor, "batch *map"]) -> BoundKernel:
+    def bind_as_defined(self, v: Maps) -> BoundKernel:
         """Return :meth:`bind`, or a derived gradient where a subclass defines ``value`` but inherits the
         closed forms of another one.
         """
@@ -118,7 +117,7 @@ class BoundKernel:
         return self.kernel.grad(u, self.v)
 
     def observe(self, u: Callable[[], Tensor]) -> None:
-        """Update running statistics after a training solve; ``u`` computes the features at the equilibrium."""
+        """Update running statistics after a training solve; ``u`` computes the features at its end."""
 
     def attention(self, u: Tensor) -> Tensor:
         """Return the weights β of the patches at u; only kernels on distances have them."""

@@ -71,9 +71,7 @@ def load() -> ctypes.CDLL | None:
             return None
         return ctypes.CDLL(str(library))
     except (OSError, RuntimeError):
-        return (
-            None  # no home, no cache to write to, or a library that does not load: the plain formula serves
-        )
+        return None  # no home, no cache to write to, or a library that does not load
 
 
 def shares_openmp() -> bool:
@@ -119,12 +117,6 @@ def usable(v: Tensor, u: Tensor, entries: int) -> bool:
         and not torch.is_grad_enabled()
         and load() is not None
     )
-
-
-def geometry(maps: Tensor, patch: int, split: int, gamma: Tensor) -> Geometry:
-    threads = min(torch.get_num_threads(), maps.shape[0])
-    strides = [0 if size == 1 else stride for size, stride in zip(gamma.shape, gamma.stride(), strict=True)]
-    return Geometry(*maps.shape, *maps.stride(), patch, split, threads, *strides)
 
 
 def in_layout_of(maps: Tensor, like: Tensor) -> Tensor:
@@ -204,14 +196,12 @@ def run(
         ]
     function: Any = library.geq_patch_float if v.dtype == torch.float32 else library.geq_patch_double
     pointers = [v, u, gram, gamma, direction, *results, *[None] * (4 - len(results))]
-    shape = geometry(v, patch, split, gamma)
+    threads = min(torch.get_num_threads(), v.shape[0])
+    strides = [0 if size == 1 else stride for size, stride in zip(gamma.shape, gamma.stride(), strict=True)]
+    shape = Geometry(*v.shape, *v.stride(), patch, split, threads, *strides)
     function(ctypes.byref(shape), *(None if t is None else ctypes.c_void_p(t.data_ptr()) for t in pointers))
     if gradients:
-        summed = results[2].sum(0)
-        # Back to the order (channel, row, column).
-        results[2] = (
-            summed
-            if order is None
-            else torch.empty_like(summed).index_put_((order.unsqueeze(1), order), summed)
-        )
+        results[2] = results[2].sum(0)
+        if order is not None:  # back to the order (channel, row, column)
+            results[2] = torch.empty_like(results[2]).index_put_((order.unsqueeze(1), order), results[2])
     return tuple(results)

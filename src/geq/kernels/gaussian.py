@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from geq.bandwidth import FixedGamma, GammaRule, ZeroGamma, as_gamma_rule, statistics_wanted
 from geq.errors import InputError, OptionError
 from geq.kernels import compiled_patch
-from geq.kernels.base import BoundKernel, Kernel
-from geq.kernels.patches import from_patches, to_patches
+from geq.kernels.base import BoundKernel, Kernel, Maps, Scores
 
 PEAK_CURVATURE = 2.0 * math.exp(-1.5)
 """
@@ -54,17 +53,13 @@ class GaussianKernel(Kernel):
         """Return G = W_hW_hᵀ, the metric of the distances; None for the Euclidean one."""
         return None
 
-    def bind(self, v: Float[Tensor, "batch *map"]) -> BoundGaussian:
+    def bind(self, v: Maps) -> BoundGaussian:
         return BoundGaussian(self, v, observe=self.training and statistics_wanted())
 
-    def value(
-        self, u: Float[Tensor, "batch *map"], v: Float[Tensor, "batch *map"]
-    ) -> Float[Tensor, " batch"]:
+    def value(self, u: Maps, v: Maps) -> Scores:
         return BoundGaussian(self, v, observe=False).value(u)
 
-    def grad(
-        self, u: Float[Tensor, "batch *map"], v: Float[Tensor, "batch *map"]
-    ) -> Float[Tensor, "batch *map"]:
+    def grad(self, u: Maps, v: Maps) -> Maps:
         return BoundGaussian(self, v, observe=False).grad(u)
 
     def curvature(self, feedback_norm: float) -> tuple[float, float] | None:
@@ -256,3 +251,21 @@ class BoundGaussian(BoundKernel):
 
     def observe(self, u: Callable[[], Tensor]) -> None:
         self.kernel.gamma.observe_equilibrium(lambda: self.distances(u()))
+
+
+def to_patches(
+    maps: Float[Tensor, "batch channels height width"], patch: int, channel_split: int
+) -> Float[Tensor, "batch groups rows columns entries"]:
+    """Cut ``patch``×``patch`` pixels of ``channel_split`` channels; an entry is (channel, row, column)."""
+    b, c, h, w = maps.shape
+    cut = maps.reshape(b, c // channel_split, channel_split, h // patch, patch, w // patch, patch)
+    return cut.permute(0, 1, 3, 5, 2, 4, 6).flatten(4)
+
+
+def from_patches(
+    patches: Float[Tensor, "batch groups rows columns entries"], patch: int, channel_split: int
+) -> Float[Tensor, "batch channels height width"]:
+    """Invert :func:`to_patches`."""
+    b, groups, rows, columns, _ = patches.shape
+    cut = patches.reshape(b, groups, rows, columns, channel_split, patch, patch).permute(0, 1, 4, 2, 5, 3, 6)
+    return cut.reshape(b, groups * channel_split, rows * patch, columns * patch)

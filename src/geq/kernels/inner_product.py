@@ -6,11 +6,10 @@ import math
 from abc import abstractmethod
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from geq.errors import OptionError
-from geq.kernels.base import Kernel
+from geq.kernels.base import Kernel, Maps, Scores
 from geq.penalties.base import per_sample
 
 
@@ -20,12 +19,10 @@ class InnerProductKernel(Kernel):
     acts_on = "state"
 
     @abstractmethod
-    def slope(self, product: Float[Tensor, " batch"], size: int) -> Tensor:
+    def slope(self, product: Scores, size: int) -> Tensor:
         """dS/d⟨v, u⟩ for each sample, where a sample has ``size`` entries."""
 
-    def grad(
-        self, u: Float[Tensor, "batch *map"], v: Float[Tensor, "batch *map"]
-    ) -> Float[Tensor, "batch *map"]:
+    def grad(self, u: Maps, v: Maps) -> Maps:
         slope = self.slope(per_sample(u * v), u[0].numel() if len(u) else 1)
         return slope.view(-1, *[1] * (u.dim() - 1)) * v
 
@@ -36,17 +33,13 @@ class LinearKernel(InnerProductKernel):
     Well posed for ‖W‖ < 1: the Hessian of S is WᵀW.
     """
 
-    def value(
-        self, u: Float[Tensor, "batch *map"], v: Float[Tensor, "batch *map"]
-    ) -> Float[Tensor, " batch"]:
+    def value(self, u: Maps, v: Maps) -> Scores:
         return per_sample(u * v)
 
-    def slope(self, product: Float[Tensor, " batch"], size: int) -> Tensor:
+    def slope(self, product: Scores, size: int) -> Tensor:
         return torch.ones_like(product)
 
-    def grad(
-        self, u: Float[Tensor, "batch *map"], v: Float[Tensor, "batch *map"]
-    ) -> Float[Tensor, "batch *map"]:
+    def grad(self, u: Maps, v: Maps) -> Maps:
         return v
 
     def curvature(self, feedback_norm: float) -> tuple[float, float] | None:
@@ -56,7 +49,7 @@ class LinearKernel(InnerProductKernel):
 class PolynomialKernel(InnerProductKernel):
     """S = (n/d)(offset + ⟨v, z⟩/n)^d (+ ½‖Wz‖²), n = ``width`` times the number of entries of a sample.
 
-    GEQ table 4 prints ⟨v, z⟩^d, which is ``PolynomialKernel(d, offset=0, averaged=False)``. There z = 0 is a fixed
+    GEQ table 4 prints ⟨v, z⟩^d: ``PolynomialKernel(d, offset=0, averaged=False)``. There z = 0 is a fixed
     point at which every gradient vanishes, and random starts explode; hence the offset and the mean. With
     them the gradient is (offset + ⟨v, z⟩/n)^{d−1} v, of the size of the linear kernel's. For d = 2 the
     curvature is vvᵀ/n + WᵀW: a sample has an equilibrium for certain while the mean of its v² is below
@@ -80,15 +73,13 @@ class PolynomialKernel(InnerProductKernel):
         self.degree, self.offset, self.averaged = degree, float(offset), averaged
         self.width = float(width)
 
-    def value(
-        self, u: Float[Tensor, "batch *map"], v: Float[Tensor, "batch *map"]
-    ) -> Float[Tensor, " batch"]:
+    def value(self, u: Maps, v: Maps) -> Scores:
         if not self.averaged:
             return (self.offset + per_sample(u * v)) ** self.degree
         size = self.width * max(1, math.prod(u.shape[1:]))
         return (size / self.degree) * (self.offset + per_sample(u * v) / size) ** self.degree
 
-    def slope(self, product: Float[Tensor, " batch"], size: int) -> Tensor:
+    def slope(self, product: Scores, size: int) -> Tensor:
         if not self.averaged:
             return self.degree * (self.offset + product) ** (self.degree - 1)
         return (self.offset + product / (self.width * size)) ** (self.degree - 1)
@@ -108,13 +99,11 @@ class SigmoidKernel(InnerProductKernel):
         super().__init__()
         self.averaged = averaged
 
-    def value(
-        self, u: Float[Tensor, "batch *map"], v: Float[Tensor, "batch *map"]
-    ) -> Float[Tensor, " batch"]:
+    def value(self, u: Maps, v: Maps) -> Scores:
         size = max(1, math.prod(u.shape[1:])) if self.averaged else 1
         return size * torch.tanh(per_sample(u * v) / size)
 
-    def slope(self, product: Float[Tensor, " batch"], size: int) -> Tensor:
+    def slope(self, product: Scores, size: int) -> Tensor:
         return 1 - torch.tanh(product / (size if self.averaged else 1)).square()
 
     def extra_repr(self) -> str:

@@ -1,7 +1,6 @@
 """Equilibria that stand where a convolution or a linear layer stood."""
 
 from geq.layers.deep import DeepOptEq2d, DeepOptEqLinear
-from geq.layers.equilibrium2d import GEQ2d, OptEq2d
-from geq.layers.linear import GEQLinear, OptEqLinear
+from geq.layers.energy import GEQ2d, GEQLinear, OptEq2d, OptEqLinear
 
 __all__ = ["DeepOptEq2d", "DeepOptEqLinear", "GEQ2d", "GEQLinear", "OptEq2d", "OptEqLinear"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from torch import Tensor
@@ -12,13 +12,21 @@ from geq.constraints import Constraint
 from geq.equilibrium import Equilibrium
 from geq.errors import OptionError
 from geq.gradients import Gradient, Implicit
-from geq.layers.injection import Injection
+from geq.layers.energy import Injection
 from geq.operators import Convolution, Dense, SeparableConvolution
 from geq.penalties import Penalty, penalty_of
 from geq.regularizers import FeatureRegulariser
 from geq.solvers import Solver
 
 Number = TypeVar("Number", int, float)
+
+
+def check_sizes(inputs: int, features: Sequence[int], state: int) -> None:
+    if not features or min(inputs, *features, state) < 1:
+        raise OptionError(
+            "a deep layer needs positive sizes, and one of features for every unit layer: got "
+            f"in {inputs}, features {tuple(features)}, state {state}"
+        )
 
 
 def one_per_layer(name: str, given: Number | Sequence[Number], layers: int) -> Sequence[Number]:
@@ -30,12 +38,19 @@ def one_per_layer(name: str, given: Number | Sequence[Number], layers: int) -> S
     return given
 
 
-def check_sizes(inputs: int, features: Sequence[int], state: int) -> None:
-    if not features or min(inputs, *features, state) < 1:
-        raise OptionError(
-            "a deep layer needs positive sizes, and one of features for every unit layer: got "
-            f"in {inputs}, features {tuple(features)}, state {state}"
-        )
+def unit_layers(
+    operators: Iterable[tuple[Convolution, Convolution] | tuple[Dense, Dense]],
+    alphas: Sequence[float | int],
+    learn_alpha: bool,
+    activation: Penalty | Callable[[Tensor], Tensor] | None,
+    normalise_input: bool,
+) -> list[UnitLayer]:
+    """The unit layers of pairs W and U."""
+    penalty = penalty_of(activation)
+    return [
+        UnitLayer(W, Injection(U, normalise_input), penalty, alpha, learn_alpha)
+        for (W, U), alpha in zip(operators, alphas, strict=True)
+    ]
 
 
 class DeepOptEq2d(Equilibrium):
@@ -89,17 +104,12 @@ class DeepOptEq2d(Equilibrium):
         check_sizes(in_channels, channels, state_channels)
         kernels = one_per_layer("kernel_size", kernel_size, len(channels))
         alphas = one_per_layer("alpha", alpha, len(channels))
-        kind, penalty = SeparableConvolution if separable else Convolution, penalty_of(activation)
-        layers = [
-            UnitLayer(
-                W=kind(state_channels, features, kernel, padding, constraint=constraint),
-                U=Injection(kind(in_channels, features, kernel, bias=not normalise_input), normalise_input),
-                penalty=penalty,
-                alpha=start,
-                learn_alpha=learn_alpha,
-            )
-            for features, kernel, start in zip(channels, kernels, alphas, strict=True)
-        ]
+        kind, bias = SeparableConvolution if separable else Convolution, not normalise_input
+        operators = (
+            (kind(state_channels, n, k, padding, constraint=constraint), kind(in_channels, n, k, bias=bias))
+            for n, k in zip(channels, kernels, strict=True)
+        )
+        layers = unit_layers(operators, alphas, learn_alpha, activation, normalise_input)
         cell = DeepCell(layers, regulariser, regulariser_step)
         super().__init__(cell, solver, gradient or Implicit(tol=1e-3), tol, max_steps, on_failure)
 
@@ -111,14 +121,9 @@ class DeepOptEqLinear(Equilibrium):
         in_features: of the input x.
         features: of W_l z, one number per unit layer.
         state_features: of the state z; default ``in_features``, for which a solve starts at z = x.
-        alpha: α in (0, 1], or one per layer.
-        learn_alpha: learn one α per layer, from ``alpha`` on.
-        activation: σ, as of :class:`DeepOptEq2d`.
-        constraint: constraint on every W; default ‖W‖ ≤ 0.95.
-        normalise_input: batch norm (without learned parameters) on every U_l x instead of a bias; needs
-            batches of more than one.
-        regulariser, regulariser_step: R and γ of strategy (*): z = T(T_R(z), x).
-        solver, gradient, tol, max_steps, on_failure: as of :class:`~geq.Equilibrium`.
+        alpha, learn_alpha, activation, constraint, normalise_input, regulariser, regulariser_step, solver,
+            gradient, tol, max_steps, on_failure: as of :class:`DeepOptEq2d`; normalisation needs batches of
+            more than one.
 
     >>> import torch
     >>> DeepOptEqLinear(10, features=(8, 16))(torch.randn(2, 10)).shape
@@ -146,16 +151,10 @@ class DeepOptEqLinear(Equilibrium):
         state_features = in_features if state_features is None else state_features
         check_sizes(in_features, features, state_features)
         alphas = one_per_layer("alpha", alpha, len(features))
-        penalty = penalty_of(activation)
-        layers = [
-            UnitLayer(
-                W=Dense(state_features, size, constraint=constraint),
-                U=Injection(Dense(in_features, size, bias=not normalise_input), normalise_input),
-                penalty=penalty,
-                alpha=start,
-                learn_alpha=learn_alpha,
-            )
-            for size, start in zip(features, alphas, strict=True)
-        ]
+        operators = (
+            (Dense(state_features, n, constraint=constraint), Dense(in_features, n, bias=not normalise_input))
+            for n in features
+        )
+        layers = unit_layers(operators, alphas, learn_alpha, activation, normalise_input)
         cell = DeepCell(layers, regulariser, regulariser_step)
         super().__init__(cell, solver, gradient or Implicit(tol=1e-3), tol, max_steps, on_failure)

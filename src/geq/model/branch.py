@@ -37,14 +37,13 @@ from geq.equilibrium import Equilibrium
 from geq.errors import InputError, OptionError
 from geq.gradients import Implicit
 from geq.kernels import GaussianKernel, Kernel, LinearKernel, PolynomialKernel, SigmoidKernel
-from geq.layers.equilibrium2d import GAUSSIAN_GRADIENT, GEQ2d, OptEq2d
-from geq.layers.injection import Injection
+from geq.layers.energy import GAUSSIAN_GRADIENT, GEQ2d, Injection, OptEq2d
 from geq.model.config import ADDED_LATER
 from geq.model.differentiation import DifferentiationConfig
 from geq.model.feature_map import FeatureMap
+from geq.model.isometry import isometric_kernel
 from geq.model.network import Network
 from geq.operators import Convolution
-from geq.operators.isometry import isometric_kernel
 from geq.solvers import Anderson
 
 KernelName = Literal["patch_gaussian", "gaussian", "linear", "polynomial", "sigmoid"]

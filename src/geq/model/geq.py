@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from geq.layers.equilibrium2d import STRONGEST
+from geq.layers.energy import STRONGEST
 from geq.model.branch import BranchConfig, BranchNetwork
 from geq.model.registry import ModelSpec, register
 

@@ -44,8 +44,8 @@ QUICK, THOROUGH = 2.5e10, 5e11
 """Multiply-adds that a factorisation may take: about a second, and about half a minute, of one core."""
 
 LANCZOS_STEPS = 60
-FIRST_MARGIN, NEXT_MARGIN = 1e-3, 4.0
-"""The first τ is the estimate times (1 + margin)²; after a failure the margin grows by this factor."""
+FIRST_MARGIN, NEXT_MARGIN, LAST_MARGIN = 1e-3, 4.0, 0.1
+"""The first τ is the estimate times (1 + margin)²; after a failure the margin grows, up to the last."""
 
 Method = Literal["singular values", "Cholesky", "Fourier"]
 
@@ -124,26 +124,17 @@ def convolution_enclosure(
     lower = largest_singular_value(*_maps(weight, padding, root), (1, weight.shape[1], height, width))
     step = 1 if root is None else root.patch
     if padding == "zeros" and margin and strip_cost(weight, height, width, step) <= budget:
-        gram = StripGram(weight, height, width, root)
-        found = _first_cover(gram.below, lower)
-        if found is not None:
-            return Enclosure(scale * lower, scale * found, "Cholesky")
+        gram, slack = StripGram(weight, height, width, root), FIRST_MARGIN
+        while slack < LAST_MARGIN:
+            bound = lower * (1 + slack)
+            if gram.below(bound**2):
+                return Enclosure(scale * lower, scale * (bound * (1 + ROUNDING)), "Cholesky")
+            slack *= NEXT_MARGIN
     extra = margin if padding == "zeros" else 0
     # A kernel of one pixel is the same matrix at every frequency.
     grid = [step * -(-(side + extra) // step) if margin else step for side in (height, width)]
     upper = fourier_bound(weight, grid[0], grid[1], root, lower) * (1 + ROUNDING)
     return Enclosure(scale * lower, scale * upper, "Fourier")
-
-
-def _first_cover(below: Callable[[float], bool], lower: float) -> float | None:
-    """The first upper bound, of a growing sequence, that ``below`` proves."""
-    margin = FIRST_MARGIN
-    while margin < 0.1:
-        bound = lower * (1 + margin)
-        if below(bound**2):
-            return bound * (1 + ROUNDING)
-        margin *= NEXT_MARGIN
-    return None
 
 
 def _maps(

@@ -1,7 +1,7 @@
 """Linear operators W and U with exact adjoints.
 
-An :class:`Operator` owns a weight and a constraint on it. ``bind`` computes the effective weight once and returns a
-:class:`LinearMap`, which a solve applies many times.
+An :class:`Operator` owns a weight and a constraint on it. ``bind`` computes the effective weight once and
+returns a :class:`LinearMap`, which a solve applies many times.
 """
 
 from __future__ import annotations
@@ -33,6 +33,13 @@ def size_of(maps: Any) -> Size | None:
     return (maps.shape[2], maps.shape[3]) if isinstance(maps, Tensor) and maps.dim() == 4 else None
 
 
+def channels_last(maps: Tensor) -> bool:
+    """Whether a batch of maps is contiguous in memory with its channels last, and only so."""
+    if maps.dim() != 4 or maps.is_contiguous():
+        return False
+    return maps.is_contiguous(memory_format=torch.channels_last)
+
+
 def working_dtype(dtype: torch.dtype) -> torch.dtype:
     """Fixed points are found in at least float32: half precision cannot resolve a useful tolerance."""
     return torch.promote_types(dtype, torch.float32)
@@ -60,8 +67,8 @@ class LinearMap:
 class Operator(nn.Module, metaclass=CheckedOptions):
     """Base class of :class:`Dense` and :class:`Convolution`.
 
-    ``constraint=None`` leaves the choice to the operator's role: a :class:`~geq.EnergyProblem` gives its feedback W
-    the bound ‖W‖ ≤ 0.95, and U none.
+    ``constraint=None`` leaves the choice to the operator's role: a :class:`~geq.EnergyProblem` gives its
+    feedback W the bound ‖W‖ ≤ 0.95, and U none.
     """
 
     raw_weight: nn.Parameter
@@ -121,7 +128,9 @@ class Operator(nn.Module, metaclass=CheckedOptions):
     def bind(self, like: Tensor) -> LinearMap:
         """Effective weight for arguments on the grid and in the precision of ``like``."""
         weight = self.raw_weight.to(like.dtype)
-        weight = self.constraint(weight, self.apply_weight, self.apply_adjoint, self.argument_shape(like))
+        if type(self.constraint) is not Unconstrained:
+            shape = self.argument_shape(like)
+            weight = self.constraint(weight, self.apply_weight, self.apply_adjoint, shape)
         return LinearMap(self, weight, None if self.bias is None else self.bias.to(like.dtype))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -137,11 +146,7 @@ class Operator(nn.Module, metaclass=CheckedOptions):
         """Something on the grid and in the precision of the maps of a solve."""
 
     def effective_weight(self, size: Size | None = None) -> Tensor:
-        """The weight that a solve uses, after the constraint and in the precision of a solve.
-
-        Args:
-            size: height and width of the maps, which the norm of a convolution depends on.
-        """
+        """The weight that a solve on maps of a size uses: constrained, and in its precision."""
         return self.bind(self.like_maps(size)).weight
 
     @abstractmethod
@@ -264,7 +269,7 @@ class Convolution(Operator):
     def bind(self, like: Tensor) -> LinearMap:
         bound = super().bind(like)
         # A weight in another order than the maps would be reordered in every convolution.
-        if like.is_contiguous(memory_format=torch.channels_last) and not like.is_contiguous():
+        if channels_last(like):
             return replace(bound, weight=bound.weight.contiguous(memory_format=torch.channels_last))
         return bound
 

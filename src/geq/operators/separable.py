@@ -21,11 +21,8 @@ class SeparableConvolution(Convolution):
     has ``out + k²`` rows of ``in`` entries: those of P, then the taps of D.
 
     Args:
-        in_channels, out_channels: channels of the argument and of the value.
+        in_channels, out_channels, padding, bias, constraint: As of :class:`~geq.operators.Convolution`.
         kernel_size: odd side of the filters.
-        padding: ``"zeros"`` or ``"circular"``.
-        bias: whether a bias exists.
-        constraint: Constraint on the weight; None leaves it to the role (see :class:`~geq.operators.Operator`).
 
     >>> a = SeparableConvolution(3, 2)
     >>> z, y = torch.randn(5, 3, 6, 6), torch.randn(5, 2, 6, 6)
@@ -64,28 +61,20 @@ class SeparableConvolution(Convolution):
         pointwise, depthwise = self.parts(weight)
         return pointwise * depthwise.transpose(0, 1)
 
+    def _filtered(self, maps: Tensor, filters: Tensor) -> Tensor:
+        """Every channel with its own filter."""
+        zeros = self.padding == "zeros"
+        maps, margin = (maps, self.margin) if zeros else (self.pad(maps), 0)
+        return F.conv2d(maps, filters, padding=margin, groups=self.in_channels)
+
     def apply_weight(self, weight: Tensor, z: Tensor, bias: Tensor | None = None) -> Tensor:
         pointwise, depthwise = self.parts(weight)
-        zeros = self.padding == "zeros"
-        filtered = F.conv2d(
-            z if zeros else self.pad(z),
-            depthwise,
-            padding=self.margin if zeros else 0,
-            groups=self.in_channels,
-        )
-        return F.conv2d(filtered, pointwise, bias)
+        return F.conv2d(self._filtered(z, depthwise), pointwise, bias)
 
     def apply_adjoint(self, weight: Tensor, y: Tensor) -> Tensor:
         pointwise, depthwise = self.parts(weight)
-        gathered = F.conv2d(y, pointwise.transpose(0, 1))
-        zeros = self.padding == "zeros"
         # The adjoint of a filter is the filter turned round; with an odd side the padding stays the same.
-        return F.conv2d(
-            gathered if zeros else self.pad(gathered),
-            depthwise.flip(2, 3),
-            padding=self.margin if zeros else 0,
-            groups=self.in_channels,
-        )
+        return self._filtered(F.conv2d(y, pointwise.transpose(0, 1)), depthwise.flip(2, 3))
 
     def weight_gradient(self, weight: Tensor, z: Tensor, y: Tensor) -> Tensor:
         with torch.enable_grad():
@@ -95,7 +84,7 @@ class SeparableConvolution(Convolution):
 
     @torch.no_grad()
     def norm_enclosure(self, size: Size | None = None, budget: float = QUICK) -> Enclosure:
-        """As of :class:`~geq.operators.Convolution`; for a large operator ‖P‖·‖D‖, which takes no time but may be loose."""
+        """As of :class:`~geq.operators.Convolution`; for a large operator ‖P‖·‖D‖, fast but perhaps loose."""
         weight = self.effective_weight(size)
         assert size is not None
         wider = 2 * self.margin if self.padding == "zeros" else 0

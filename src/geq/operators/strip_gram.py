@@ -42,15 +42,14 @@ class StripGram:
         self.size = width * out
         self.kept: dict[tuple[int, ...], Tensor] = {}
 
-    def pair(self, i: int, j: int) -> Tensor | None:
-        """The block of two single rows; None where they do not meet."""
-        total: Tensor | None = None
+    def pair(self, i: int, j: int) -> Tensor:
+        """The block of two single rows; zero where they do not meet."""
+        total = self.products[0, 0].new_zeros(self.size, self.size)
         for r in range(
             max(0, i - self.margin, j - self.margin), min(self.height, min(i, j) + self.margin + 1)
         ):
             a, b = r - i + self.margin, r - j + self.margin
-            product = self.products[a, b] if a >= b else self.products[b, a].t()
-            total = product if total is None else total + product
+            total += self.products[a, b] if a >= b else self.products[b, a].t()
         return total
 
     def block(self, i: int, j: int) -> Tensor:
@@ -59,12 +58,8 @@ class StripGram:
         above, below = min(i, j) * self.step, self.height - (max(i, j) + 1) * self.step
         place = (i - j, min(above, self.margin), min(below, self.margin))
         if place not in self.kept:
-            rows = []
-            for a in range(self.step):
-                pairs = [self.pair(i * self.step + a, j * self.step + b) for b in range(self.step)]
-                empty = self.products[0, 0].new_zeros(self.size, self.size)
-                rows.append(torch.cat([empty if pair is None else pair for pair in pairs], 1))
-            matrix = torch.cat(rows, 0)
+            first, second = (range(k * self.step, (k + 1) * self.step) for k in (i, j))
+            matrix = torch.cat([torch.cat([self.pair(a, b) for b in second], 1) for a in first])
             if self.root is not None:
                 matrix = self.root.rows(self.root.rows(matrix, self.width).t(), self.width).t()
             self.kept[place] = matrix

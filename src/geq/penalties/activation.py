@@ -105,8 +105,9 @@ class ActivationPenalty(Penalty):
         return torch.where((self.function(y) - z).abs() <= near * 1e3, y, math.inf)
 
     def extra_repr(self) -> str:
-        # A module shows itself among the children.
-        return "" if isinstance(self.function, nn.Module) else getattr(self.function, "__name__", "")
+        # A module shows itself among the children, a known function in the name of the class.
+        shown = isinstance(self.function, nn.Module) or type(self) is not ActivationPenalty
+        return "" if shown else getattr(self.function, "__name__", "")
 
 
 PROVED = (nn.Softsign, nn.LogSigmoid, nn.Tanhshrink, nn.Hardsigmoid, nn.CELU)
@@ -139,9 +140,6 @@ class TanhPenalty(ActivationPenalty):
         entropy = torch.xlogy(1 + inside, 1 + inside) + torch.xlogy(1 - inside, 1 - inside)
         return torch.where(inside == z, 0.5 * (entropy - inside.square()), math.inf)
 
-    def extra_repr(self) -> str:
-        return ""
-
 
 class SigmoidPenalty(ActivationPenalty):
     """f = z log z + (1 − z)log(1 − z) − ½z²: the prox is the logistic function, which is ¼-Lipschitz.
@@ -166,9 +164,6 @@ class SigmoidPenalty(ActivationPenalty):
         inside = z.clamp(0, 1)
         entropy = torch.xlogy(inside, inside) + torch.xlogy(1 - inside, 1 - inside)
         return torch.where(inside == z, entropy - 0.5 * inside.square(), math.inf)
-
-    def extra_repr(self) -> str:
-        return ""
 
 
 KNOWN_FUNCTIONS: dict[Function, type[Penalty]] = {

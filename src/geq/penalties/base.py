@@ -2,7 +2,7 @@
 
 ``prox(s, step)`` solves ``argmin_z  step·f(z) + ½‖z − s‖²`` elementwise, and ``slope(s)`` is its derivative
 in s (a diagonal, given as a tensor of the same shape), which makes the adjoint system of the implicit
-gradient symmetric. The activation is σ = prox(·, 1); :mod:`geq.penalties.activation` finds the penalty of one.
+gradient symmetric. The activation is σ = prox(·, 1); :mod:`geq.penalties.activation` finds its penalty.
 """
 
 from __future__ import annotations

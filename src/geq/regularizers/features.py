@@ -107,8 +107,8 @@ class FeatureDecay(SeparableRegulariser):
 class FeatureSparsity(SeparableRegulariser):
     """R = ‖z‖₁: few features are active; T_R is the soft threshold at γ.
 
-    Its ``gradient`` is the subgradient sign(z), which is not Lipschitz: sequential averaging needs a step size for it, and
-    theorem 5 does not cover it.
+    Its ``gradient`` is the subgradient sign(z), which is not Lipschitz: sequential averaging needs a step
+    size for it, and theorem 5 does not cover it.
 
     >>> FeatureSparsity().operator(torch.tensor([[-3.0, 0.5]]), step=1.0)
     tensor([[-2.,  0.]])

@@ -1,12 +1,10 @@
 """Fixed points z = f(z); knows nothing of problems."""
 
 from geq.solvers.anderson import Anderson
-from geq.solvers.base import Solver
+from geq.solvers.base import Picard, Solution, Solver, Status
 from geq.solvers.broyden import Broyden
 from geq.solvers.fixed_point import fixed_point
-from geq.solvers.picard import Picard
 from geq.solvers.proximal import FISTA, ProximalGradient
-from geq.solvers.solution import Solution, Status
 
 __all__ = [
     "FISTA",

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
 from geq.errors import OptionError
-from geq.solvers.base import Solver, check_memory, check_range
+from geq.operators.operator import working_dtype
+from geq.solvers.base import Rows, Solver, check_memory, check_range
 from geq.solvers.rules import anderson_weights
 
 FIRST_SLOTS = 4
@@ -25,18 +27,6 @@ class Window:
     gram: Float[Tensor, "batch memory memory"]
     identity: Float[Tensor, "memory memory"]
     filled: int = 0
-
-    def make_room(self, slot: int) -> None:
-        """Grow, once, to the whole memory when the first slots do not do."""
-        if slot >= self.images.shape[1]:
-            self.images = grown(self.images, len(self.identity))
-            self.residuals = grown(self.residuals, len(self.identity))
-
-
-def grown(history: Float[Tensor, "batch slots size"], slots: int) -> Float[Tensor, "batch more size"]:
-    larger = history.new_empty(history.shape[0], slots, history.shape[2])
-    larger[:, : history.shape[1]] = history
-    return larger
 
 
 @dataclass(frozen=True)
@@ -58,7 +48,7 @@ class Anderson(Solver[Window]):
     sums are taken in 32.
 
     Args:
-        memory: States to combine; 1 is :class:`~geq.solvers.picard.Picard` with ``damping=mixing``.
+        memory: States to combine; 1 is :class:`~geq.solvers.Picard` with ``damping=mixing``.
         mixing: Length of the step along the combined residual, in (0, 1].
         ridge: Relative regularisation, in [0, 1); never taken below the rounding error of the inner products.
     """
@@ -73,24 +63,21 @@ class Anderson(Solver[Window]):
         if not 0 <= self.ridge < 1:
             raise OptionError(f"Anderson: ridge must lie in [0, 1): got {self.ridge!r}; 1e-8 is usual")
 
-    def init(self, z: Float[Tensor, "batch size"]) -> Window:
+    def init(self, z: Rows) -> Window:
         batch, size = z.shape
         history = (batch, min(self.memory, FIRST_SLOTS), size)
-        gram = z.new_zeros(batch, self.memory, self.memory, dtype=precise(z.dtype))
+        gram = z.new_zeros(batch, self.memory, self.memory, dtype=working_dtype(z.dtype))
         identity = torch.eye(self.memory, dtype=gram.dtype, device=z.device)
         return Window(z.new_empty(history), z.new_empty(history), gram, identity)
 
-    def step(
-        self,
-        z: Float[Tensor, "batch size"],
-        fz: Float[Tensor, "batch size"],
-        residual: Float[Tensor, "batch size"],
-        memory: Window,
-    ) -> tuple[Float[Tensor, "batch size"], Window]:
+    def step(self, z: Rows, fz: Rows, residual: Rows, memory: Window) -> tuple[Rows, Window]:
         slot, memory.filled = memory.filled % self.memory, memory.filled + 1
         count = min(memory.filled, self.memory)
         dtype = memory.gram.dtype
-        memory.make_room(slot)
+        if slot >= memory.images.shape[1]:  # once, when the first slots do not do
+            more = (0, 0, 0, self.memory - slot)
+            memory.images = F.pad(memory.images, more)
+            memory.residuals = F.pad(memory.residuals, more)
         memory.images[:, slot] = fz
         memory.residuals[:, slot] = residual
         images, residuals = memory.images[:, :count].to(dtype), memory.residuals[:, :count].to(dtype)
@@ -107,7 +94,8 @@ class Anderson(Solver[Window]):
             plain,
             self.ridge,
             torch.finfo(z.dtype).eps,
-            solve_any,
+            # A singular system gives NaN or infinity instead of an error.
+            lambda system, right: torch.linalg.solve_ex(system, right)[0],
         )
         # The solver of the small system leaves them column by column, for which bmm would copy the images.
         weights = weights.contiguous().unsqueeze(1)
@@ -117,19 +105,9 @@ class Anderson(Solver[Window]):
         return mixed.squeeze(1).to(z.dtype), memory
 
 
-def solve_any(system: Float[Tensor, "batch n n"], right: Float[Tensor, "batch n"]) -> Tensor:
-    """Solve each linear system; a singular one gives NaN or infinity instead of an error."""
-    return torch.linalg.solve_ex(system, right)[0]
-
-
-def inner_products(rows: Float[Tensor, "batch n size"], vector: Float[Tensor, "batch size"]) -> Tensor:
+def inner_products(rows: Float[Tensor, "batch n size"], vector: Rows) -> Tensor:
     """⟨row, vector⟩ for the rows of each sample.
 
     As (1 × size)(size × n): on CPUs the product (n × size)(size × 1) of the same numbers is ten times slower.
     """
     return torch.bmm(vector.unsqueeze(1), rows.transpose(1, 2)).squeeze(1)
-
-
-def precise(dtype: torch.dtype) -> torch.dtype:
-    """The dtype for sums over a state: its own, but at least 32 bits."""
-    return torch.promote_types(dtype, torch.float32)

@@ -9,8 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from geq.solvers.anderson import inner_products, precise
-from geq.solvers.base import Solver, check_memory
+from geq.operators.operator import working_dtype
+from geq.solvers.anderson import inner_products
+from geq.solvers.base import Rows, Solver, check_memory
 
 GROWTH = 10.0
 """A sample whose residual grows by more than this factor in one step forgets its updates."""
@@ -23,8 +24,8 @@ class Updates:
     left: Float[Tensor, "batch memory size"]
     right: Float[Tensor, "batch memory size"]
     valid: Float[Tensor, "batch memory"]
-    step: Float[Tensor, "batch size"] | None = None
-    residual: Float[Tensor, "batch size"] | None = None
+    step: Rows | None = None
+    residual: Rows | None = None
     filled: int = 0
 
 
@@ -49,19 +50,13 @@ class Broyden(Solver[Updates]):
     def __post_init__(self) -> None:
         check_memory(self, self.memory)
 
-    def init(self, z: Float[Tensor, "batch size"]) -> Updates:
+    def init(self, z: Rows) -> Updates:
         batch, size = z.shape
         history = (batch, self.memory, size)
-        valid = z.new_zeros(batch, self.memory, dtype=precise(z.dtype))
+        valid = z.new_zeros(batch, self.memory, dtype=working_dtype(z.dtype))
         return Updates(z.new_empty(history), z.new_empty(history), valid)
 
-    def step(
-        self,
-        z: Float[Tensor, "batch size"],
-        fz: Float[Tensor, "batch size"],
-        residual: Float[Tensor, "batch size"],
-        memory: Updates,
-    ) -> tuple[Float[Tensor, "batch size"], Updates]:
+    def step(self, z: Rows, fz: Rows, residual: Rows, memory: Updates) -> tuple[Rows, Updates]:
         now = residual.to(memory.valid.dtype)
         if memory.step is None or memory.residual is None or memory.filled == self.memory:
             memory.filled = 0
@@ -97,5 +92,5 @@ def _combine(rows: Float[Tensor, "batch n size"], weights: Float[Tensor, "batch 
     return torch.bmm(weights.unsqueeze(1), rows).squeeze(1)
 
 
-def _norm(vector: Float[Tensor, "batch size"]) -> Float[Tensor, "batch 1"]:
+def _norm(vector: Rows) -> Float[Tensor, "batch 1"]:
     return torch.linalg.vector_norm(vector, dim=1, keepdim=True)

@@ -15,8 +15,7 @@ from torch import Tensor
 from geq.cells.base import Equation, State, parts_of
 from geq.errors import ConvergenceError, ConvergenceWarning, OptionError, unknown_name
 from geq.solvers import rules
-from geq.solvers.base import Solver
-from geq.solvers.solution import Solution, Status
+from geq.solvers.base import Solution, Solver, Status
 from geq.solvers.state import Packing, check_image, check_start
 
 ON_FAILURE = ("raise", "warn", "ignore")
@@ -60,7 +59,7 @@ def fixed_point(
             that carries the solution, "warn", or "ignore".
         trace: Whether to keep the residuals of every evaluation.
 
-    >>> from geq.solvers.picard import Picard
+    >>> from geq.solvers import Picard
     >>> solution = fixed_point(lambda z: z / 2 + 1, torch.zeros(1, 1), Picard(), tol=1e-3)
     >>> round(solution.value.item(), 2), solution.steps.item(), solution.status.name
     (2.0, 10, 'CONVERGED')
@@ -83,11 +82,11 @@ def fixed_point(
     z0 = fn.start() if z0 is None else z0
     check_start(z0)
     solver.check_tolerance(tol, parts_of(z0)[0].dtype)
-    if parts_of(z0)[0].shape[0] == 0:
-        return replace(_empty(z0, trace), value=fn.state(z0))
-
-    packing = Packing.of(z0, joint)
+    empty = parts_of(z0)[0].shape[0] == 0
+    packing = Packing.of(z0, joint and not empty)
     z = packing.pack(z0).detach()
+    if empty:
+        return replace(_Progress(z, tol, abs_tol, trace).solution(packing), value=fn.state(z0))
     del z0  # a start that nobody keeps need not be paid for during the solve
     progress = _Progress(z, tol, abs_tol, trace)
     memory: Any = None
@@ -116,7 +115,13 @@ def fixed_point(
     solution = progress.solution(packing)
     solution = replace(solution, value=fn.state(solution.value))
     if solution.status is not Status.CONVERGED and on_failure != "ignore":
-        message = _failure(solution, solver, tol)
+        failed = ~solution.converged
+        message = (
+            f"{solver} must bring the relative residual of every sample to {tol:.1e}: "
+            f"{int(failed.sum())} of {failed.numel()} samples did not get there in "
+            f"{int(solution.steps.max())} evaluations "
+            f"(worst residual {float(solution.residual.max()):.1e}): {solution.status.value}"
+        )
         if on_failure == "raise":
             raise ConvergenceError(message, solution)
         warnings.warn(message, ConvergenceWarning, stacklevel=2)
@@ -207,38 +212,18 @@ class _Progress:
         if self.status is Status.CONVERGED and not bool(self.converged.all()):
             self.status = Status.MAX_STEPS
         device = self.best.device
+        trace: Tensor | None = None
+        if self.trace is not None:  # empty for an empty batch
+            trace = torch.stack(self.trace).to(device) if self.trace else self.residual.new_zeros(0, 0)
         return Solution(
             value=packing.unpack(self.best),
             residual=self.residual.to(device),
             converged=self.converged.to(device),
             steps=torch.where(self.active, self.count, self.steps).to(device),
             status=self.status,
-            trace=None if self.trace is None else torch.stack(self.trace).to(device),
+            trace=trace,
         )
 
 
 def _column(mask: Bool[Tensor, " batch"], like: Tensor) -> Bool[Tensor, "batch 1"]:
     return mask.to(like.device).unsqueeze(1)
-
-
-def _empty(z0: State, trace: bool) -> Solution:
-    first = parts_of(z0)[0]
-    residual = first.new_zeros(0, dtype=torch.promote_types(first.dtype, torch.float32))
-    return Solution(
-        value=z0,
-        residual=residual,
-        converged=torch.zeros(0, dtype=torch.bool, device=first.device),
-        steps=torch.zeros(0, dtype=torch.int64, device=first.device),
-        status=Status.CONVERGED,
-        trace=residual.new_zeros(0, 0) if trace else None,
-    )
-
-
-def _failure(solution: Solution, solver: Solver[Any], tol: float) -> str:
-    failed = ~solution.converged
-    return (
-        f"{solver} must bring the relative residual of every sample to {tol:.1e}: "
-        f"{int(failed.sum())} of {failed.numel()} samples did not get there in "
-        f"{int(solution.steps.max())} evaluations "
-        f"(worst residual {float(solution.residual.max()):.1e}): {solution.status.value}"
-    )

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from geq.cells.base import Equation
 from geq.errors import OptionError
-from geq.solvers.base import Memory, Solver
+from geq.solvers.base import Memory, Rows, Solver
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,8 @@ class _Descent(Solver[Memory]):
     """Minimises smooth(z) + f(z) by steps M_η(z) = prox_{ηf}(z − η ∇smooth(z)).
 
     The equation is asked for this step by ``equation.proximal(η)``, which iterates F with F(z) − z =
-    (M_η(z) − z)/η. This is minus the generalised gradient: it has the scale of a gradient whatever η is, so that a small
-    step does not pass for convergence, and z + η·(F(z) − z) is the proximal step.
+    (M_η(z) − z)/η. This is minus the generalised gradient: it has the scale of a gradient whatever η is, so
+    that a small step does not pass for convergence, and z + η·(F(z) − z) is the proximal step.
     """
 
     step_size: float = 0.5
@@ -53,16 +53,10 @@ class ProximalGradient(_Descent[None]):
     the energy is convex, also where the plain iteration of the layer's map (η = 1) does not.
     """
 
-    def init(self, z: Float[Tensor, "batch size"]) -> None:
+    def init(self, z: Rows) -> None:
         return None
 
-    def step(
-        self,
-        z: Float[Tensor, "batch size"],
-        fz: Float[Tensor, "batch size"],
-        residual: Float[Tensor, "batch size"],
-        memory: None,
-    ) -> tuple[Float[Tensor, "batch size"], None]:
+    def step(self, z: Rows, fz: Rows, residual: Rows, memory: None) -> tuple[Rows, None]:
         return z.add(residual, alpha=self.step_size), None
 
 
@@ -70,7 +64,7 @@ class ProximalGradient(_Descent[None]):
 class Momentum:
     """The last proximal point and the momentum parameter t of every sample."""
 
-    point: Float[Tensor, "batch size"]
+    point: Rows
     t: Float[Tensor, "batch 1"]
 
 
@@ -91,16 +85,10 @@ class FISTA(_Descent[Momentum]):
 
     restart: bool = True
 
-    def init(self, z: Float[Tensor, "batch size"]) -> Momentum:
+    def init(self, z: Rows) -> Momentum:
         return Momentum(z, torch.ones_like(z[:, :1]))
 
-    def step(
-        self,
-        z: Float[Tensor, "batch size"],
-        fz: Float[Tensor, "batch size"],
-        residual: Float[Tensor, "batch size"],
-        memory: Momentum,
-    ) -> tuple[Float[Tensor, "batch size"], Momentum]:
+    def step(self, z: Rows, fz: Rows, residual: Rows, memory: Momentum) -> tuple[Rows, Momentum]:
         point = z.add(residual, alpha=self.step_size)
         direction = point - memory.point
         t = memory.t

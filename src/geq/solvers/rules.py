@@ -13,6 +13,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+Numbers = Float[Tensor, " batch"]
+"""One number per sample."""
+
 ABSOLUTE = 1e-15
 """Default absolute tolerance for a first residual of at least 1; it serves solutions that are exactly zero.
 It is proportional to a first residual below 1, or inputs of 1e-20 would be answered by zero.
@@ -22,7 +25,7 @@ BLOW_UP = 1e8
 """A sample whose ‖f(z) − z‖ exceeds this many times its first value has diverged."""
 
 
-def row_norm(rows: Float[Tensor, "batch size"]) -> Float[Tensor, " batch"]:
+def row_norm(rows: Float[Tensor, "batch size"]) -> Numbers:
     """Return the Euclidean norm of each row without overflow or underflow of its squares."""
     if rows.shape[1] == 0:
         return rows.new_zeros(len(rows))
@@ -31,16 +34,12 @@ def row_norm(rows: Float[Tensor, "batch size"]) -> Float[Tensor, " batch"]:
     return (unit * torch.linalg.vector_norm(rows / unit, dim=1, keepdim=True)).squeeze(1)
 
 
-def finite_or_nan(
-    absolute: Float[Tensor, " batch"], image: Float[Tensor, " batch"]
-) -> Float[Tensor, " batch"]:
+def finite_or_nan(absolute: Numbers, image: Numbers) -> Numbers:
     """Return ‖f(z) − z‖, or NaN, which fails every comparison, unless ‖f(z)‖ is finite as well."""
     return absolute + 0 * image
 
 
-def residual_floor(
-    first: Float[Tensor, " batch"], tol: float | Tensor, abs_tol: float | None = None
-) -> Float[Tensor, " batch"] | float:
+def residual_floor(first: Numbers, tol: float | Tensor, abs_tol: float | None = None) -> Numbers | float:
     """Return what is added to ‖f(z)‖, so that ``relative <= tol`` is ‖f(z) − z‖ ≤ tol·‖f(z)‖ + abs_tol.
 
     Args:
@@ -53,22 +52,18 @@ def residual_floor(
     return ABSOLUTE / tol * torch.where(first < 1, first, torch.ones_like(first))  # NaN: 1
 
 
-def relative_residual(
-    absolute: Float[Tensor, " batch"],
-    image: Float[Tensor, " batch"],
-    floor: Float[Tensor, " batch"] | float,
-) -> Float[Tensor, " batch"]:
+def relative_residual(absolute: Numbers, image: Numbers, floor: Numbers | float) -> Numbers:
     """Return ‖f(z) − z‖/(‖f(z)‖ + floor)."""
     # The lower bound is for f(z) = 0 and an absolute tolerance of 0.
     return absolute / (image + floor).clamp_min(torch.finfo(image.dtype).tiny)
 
 
-def divergence_limit(first: Float[Tensor, " batch"]) -> Float[Tensor, " batch"]:
+def divergence_limit(first: Numbers) -> Numbers:
     """Return the residual above which a sample has diverged, from that of the first evaluation."""
     return (first * BLOW_UP).clamp_max(torch.finfo(first.dtype).max)
 
 
-def within(absolute: Float[Tensor, " batch"], limit: Float[Tensor, " batch"]) -> Bool[Tensor, " batch"]:
+def within(absolute: Numbers, limit: Numbers) -> Bool[Tensor, " batch"]:
     """Return whether a sample has not diverged; False for NaN."""
     return absolute <= limit
 

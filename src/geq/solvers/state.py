@@ -13,47 +13,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from geq.cells.base import State, parts_of
 from geq.errors import InputError
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Shape of one sample of a tensor, and whether its channels come last in memory."""
-
-    shape: tuple[int, ...]
-    channels_last: bool
-
-    @classmethod
-    def of(cls, tensor: Tensor) -> Layout:
-        channels_last = (
-            tensor.dim() == 4
-            and tensor.is_contiguous(memory_format=torch.channels_last)
-            and not tensor.is_contiguous()
-        )
-        return cls(tuple(tensor.shape[1:]), channels_last)
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    def flatten(self, tensor: Tensor) -> Tensor:
-        ordered = tensor.permute(0, 2, 3, 1) if self.channels_last else tensor
-        return ordered.reshape(tensor.shape[0], self.size)
-
-    def unflatten(self, rows: Tensor) -> Tensor:
-        if self.channels_last:
-            channels, height, width = self.shape
-            return rows.reshape(rows.shape[0], height, width, channels).permute(0, 3, 1, 2)
-        return rows.reshape(rows.shape[0], *self.shape)
+from geq.operators.operator import channels_last
+from geq.solvers.base import Rows
 
 
 @dataclass(frozen=True)
 class Packing:
     """How a state becomes a matrix with one row per sample, and comes back; both ways are differentiable.
+
+    Attributes:
+        shapes: Of one sample of every part of the state.
+        channels_last: Of every part, whether its channels come last in memory.
+        is_tuple: Whether the state is a tuple of its parts.
+        batch: Samples in the only row of a joint packing; None for a row per sample.
 
     >>> z = (torch.zeros(2, 3), torch.ones(2, 1, 2))
     >>> packing = Packing.of(z)
@@ -63,10 +39,10 @@ class Packing:
     [torch.Size([2, 3]), torch.Size([2, 1, 2])]
     """
 
-    layouts: tuple[Layout, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    channels_last: tuple[bool, ...]
     is_tuple: bool
     batch: int | None = None
-    """Samples in the only row of a joint packing; None for a row per sample."""
 
     @classmethod
     def of(cls, state: State, joint: bool = False) -> Packing:
@@ -78,21 +54,32 @@ class Packing:
                 row by its own residual, and a sample that stopped would not follow the others any more.
         """
         parts = parts_of(state)
-        batch = parts[0].shape[0] if joint else None
-        return cls(tuple(Layout.of(part) for part in parts), isinstance(state, tuple), batch)
+        shapes = tuple(tuple(part.shape[1:]) for part in parts)
+        last = tuple(map(channels_last, parts))
+        return cls(shapes, last, isinstance(state, tuple), parts[0].shape[0] if joint else None)
 
-    def pack(self, state: State) -> Float[Tensor, "batch size"]:
-        rows = [layout.flatten(part) for layout, part in zip(self.layouts, parts_of(state), strict=True)]
+    def pack(self, state: State) -> Rows:
+        ordered = zip(parts_of(state), self.channels_last, self.shapes, strict=True)
+        rows = [
+            (part.permute(0, 2, 3, 1) if last else part).reshape(part.shape[0], math.prod(shape))
+            for part, last, shape in ordered
+        ]
         together = torch.cat(rows, 1) if self.is_tuple else rows[0]
         return together if self.batch is None else together.reshape(1, -1)
 
-    def unpack(self, rows: Float[Tensor, "batch size"]) -> State:
+    def unpack(self, rows: Rows) -> State:
         if self.batch is not None:
             rows = rows.reshape(self.batch, -1)
         if not self.is_tuple:
-            return self.layouts[0].unflatten(rows)
-        parts = rows.split([layout.size for layout in self.layouts], 1)
-        return tuple(layout.unflatten(part) for layout, part in zip(self.layouts, parts, strict=True))
+            return self._part(rows, 0)
+        parts = rows.split([math.prod(shape) for shape in self.shapes], 1)
+        return tuple(self._part(part, index) for index, part in enumerate(parts))
+
+    def _part(self, rows: Tensor, index: int) -> Tensor:
+        shape = self.shapes[index]
+        if self.channels_last[index]:
+            return rows.reshape(rows.shape[0], *shape[1:], shape[0]).permute(0, 3, 1, 2)
+        return rows.reshape(rows.shape[0], *shape)
 
 
 def check_start(state: State) -> None:

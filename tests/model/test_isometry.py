@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from geq.model.isometry import isometric_kernel
 from geq.operators import Convolution
-from geq.operators.isometry import isometric_kernel
 
 SHAPES = pytest.mark.parametrize(
     ("out_channels", "in_channels", "side"),
