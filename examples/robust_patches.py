@@ -20,7 +20,7 @@ import geq
 from geq.analysis.attention_map import attention_maps
 from geq.data.digits import DIGITS_STATISTICS
 from geq.data.registry import load_dataset
-from geq.model.network import Network
+from geq.model import Network
 from geq.training.decay import parameter_groups
 
 BRANCH = "branches.0"
