@@ -92,7 +92,7 @@ def test_checked_options_leave_free_keywords_alone() -> None:
     assert Free(b=2).rest == {"b": 2}
     with pytest.raises(geq.errors.OptionError, match="unknown option of Bare 'a'"):
         Bare(a=1)  # type: ignore[call-arg]
-    with pytest.raises(geq.errors.OptionError, match="unknown option of Linear 'degree'"):
+    with pytest.raises(geq.errors.OptionError, match="unknown option of LinearKernel 'degree'"):
         geq.kernels.LinearKernel(degree=3)
     assert Strict(alpha=1).alpha == 1
     assert Strict(2).alpha == 2

@@ -70,12 +70,12 @@ def uncertified(owner: object, certificate: str, methods: Iterable[str]) -> str:
     the ``methods`` computes something else, and must replace the certificate too, or loses it.
 
     >>> from geq.kernels import LinearKernel
-    >>> kernel = Linear()
+    >>> kernel = LinearKernel()
     >>> uncertified(kernel, "curvature", ("value", "grad"))
     ''
     >>> kernel.value = lambda u, v: 2 * (u * v).sum(1)
     >>> uncertified(kernel, "curvature", ("value", "grad"))
-    'Linear replaces value and gives no curvature of its own'
+    'LinearKernel replaces value and gives no curvature of its own'
     """
     names = tuple(methods)
     kinds = [(kind, vars(kind), not kind.__module__.startswith("geq.")) for kind in type(owner).__mro__]

@@ -39,7 +39,7 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
 
     >>> from geq.kernels import GaussianKernel
     >>> from geq.operators import Dense
-    >>> problem = EnergyProblem(Gaussian(gamma=0.5), W=Dense(8, 4), U=Dense(3, 4, bias=True))
+    >>> problem = EnergyProblem(GaussianKernel(gamma=0.5), W=Dense(8, 4), U=Dense(3, 4, bias=True))
     >>> layer = Equilibrium(problem, tol=1e-6)
     >>> z = layer(torch.ones(2, 3))
     >>> z.shape, bool(layer.last_solution.converged.all())

@@ -34,7 +34,7 @@ ALLOWED = {
     "regularizers": {"errors", "penalties"},
     "kernels": BASE | {"bandwidth", "operators", "penalties", "cache"},
     "cells": BASE | {"kernels", "operators", "penalties", "regularizers"},
-    "solvers": {"errors", "cells"},
+    "solvers": {"errors", "operators", "cells"},
     "gradients": {"errors", "cells", "solvers"},
     "equilibrium": BASE | {"bandwidth", "operators", "cells", "solvers", "gradients", "compiled"},
     "compiled": {"equilibrium"},

@@ -218,7 +218,7 @@ def test_bad_options(build: object, told: str) -> None:
         (
             geq.operators.Convolution(3, 2),
             (5, 4, 6, 6),
-            r"of Conv2d must be \(batch, 3, height, width\): got \(5, 4, 6, 6\)",
+            r"of Convolution must be \(batch, 3, height, width\): got \(5, 4, 6, 6\)",
         ),
         (geq.operators.Convolution(3, 2), (3, 6, 6), r"got \(3, 6, 6\)"),
         (

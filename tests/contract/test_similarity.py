@@ -205,5 +205,8 @@ def test_derived_gradient_is_refused_where_it_would_be_zero() -> None:
 
 
 def test_repr_shows_the_options() -> None:
-    assert repr(geq.kernels.PolynomialKernel(3)) == "Polynomial(degree=3, offset=1.0, averaged=True, width=1)"
-    assert repr(geq.kernels.SigmoidKernel(averaged=False)) == "Sigmoid(averaged=False)"
+    assert (
+        repr(geq.kernels.PolynomialKernel(3))
+        == "PolynomialKernel(degree=3, offset=1.0, averaged=True, width=1)"
+    )
+    assert repr(geq.kernels.SigmoidKernel(averaged=False)) == "SigmoidKernel(averaged=False)"

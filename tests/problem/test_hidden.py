@@ -142,7 +142,8 @@ def test_problem_of_ones_own() -> None:
 def test_attention_needs_distances() -> None:
     layer = geq.Equilibrium(hidden_problems.dense("linear")).eval()
     with pytest.raises(
-        geq.errors.OptionError, match="Gaussian kernels: got Linear; use Gaussian or PatchGaussianKernel"
+        geq.errors.OptionError,
+        match="Gaussian kernels: got LinearKernel; use GaussianKernel or PatchGaussianKernel",
     ):
         layer.attention(vectors())
 

@@ -162,8 +162,11 @@ class EnergyProblem(Cell):
 
     def attention(self, z: Float[Tensor, "batch *state"], c: Any) -> Tensor:
         """Return β of every patch at z; only kernels on distances have it."""
-        if not isinstance(c, BoundKernel):
-            raise OptionError(f"attention needs the context of a kernel: got {type(c).__name__}")
+        if not isinstance(c, BoundGaussian):
+            raise OptionError(
+                f"attention exists for Gaussian kernels: got {type(self.kernel).__name__}; "
+                "use GaussianKernel or PatchGaussianKernel"
+            )
         return c.attention(c.W(z))
 
     def equation(self, x: Any) -> EnergyEquation:

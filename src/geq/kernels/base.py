@@ -21,7 +21,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from geq.certificate import uncertified
-from geq.errors import CheckedOptions, GradientError, InputError, OptionError
+from geq.errors import CheckedOptions, GradientError, InputError
 from geq.operators.operator import LinearMap
 
 Maps = Float[Tensor, "batch *map"]
@@ -118,13 +118,6 @@ class BoundKernel:
 
     def observe(self, u: Callable[[], Tensor]) -> None:
         """Update running statistics after a training solve; ``u`` computes the features at its end."""
-
-    def attention(self, u: Tensor) -> Tensor:
-        """Return the weights β of the patches at u; only kernels on distances have them."""
-        raise OptionError(
-            f"attention exists for Gaussian kernels: got {type(self.kernel).__name__}; "
-            "use GaussianKernel or PatchGaussianKernel"
-        )
 
 
 def derivative(function: Callable[[Tensor], Tensor], u: Tensor) -> Tensor:

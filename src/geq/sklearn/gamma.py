@@ -16,9 +16,9 @@ from geq.errors import OptionError
 class ExpectedGamma(GammaRule):
     """γ = softplus(θ)/E, E the squared distance that features of unit variance have at z = 0.
 
-    The default rule of the layers, :class:`~geq.bandwidth.LearnedGamma`, divides by a running mean over the batches
-    instead. An estimator standardises its inputs, so that E serves as well, and then nothing in training
-    couples one row to another: a row of weight two is two rows.
+    The default rule of the layers, :class:`~geq.bandwidth.LearnedGamma`, divides by a running mean over the
+    batches instead. An estimator standardises its inputs, so that E serves as well, and then nothing in
+    training couples one row to another: a row of weight two is two rows.
 
     Args:
         initial: γE at the start.
