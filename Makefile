@@ -29,7 +29,7 @@ oldest: .venv ## the fast tests with the oldest versions that the metadata allow
 	.venv-oldest/bin/python -m pip install --quiet --upgrade pip
 	.venv-oldest/bin/python -m pip install --quiet torch==2.13.0
 	$(BIN)/python tests/reliability/oldest.py > .venv-oldest/constraints.txt
-	.venv-oldest/bin/python -m pip install --quiet --constraint .venv-oldest/constraints.txt --editable '.[dev]'
+	.venv-oldest/bin/python -m pip install --quiet --constraint .venv-oldest/constraints.txt --editable '.[dev]' --editable './papers[dev]' --editable ./demo
 	GEQ_TORCH_THREADS=1 .venv-oldest/bin/python -m pytest -n 2 --dist worksteal -m "not slow and not nightly" -q -o filterwarnings=default
 
 check: .venv ## what to run before each commit: lint, types, fast tests
@@ -51,11 +51,11 @@ docs: .venv ## build the site into site/ and test the documentation
 # torch comes first and alone, so that a machine with a local CPU build takes that one; then everything at
 # the versions of constraints.txt. The stamp makes an interrupted installation start again.
 .venv: .venv/.stamp
-.venv/.stamp: pyproject.toml constraints.txt
+.venv/.stamp: pyproject.toml papers/pyproject.toml demo/pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet torch==2.13.0
-	$(BIN)/python -m pip install --quiet --editable '.[dev]' --constraint constraints.txt
+	$(BIN)/python -m pip install --quiet --editable '.[dev]' --editable './papers[dev]' --editable ./demo --constraint constraints.txt
 	touch $@
 
 clean:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import re
 import runpy
 import tempfile
 from collections.abc import Iterator
@@ -17,7 +19,7 @@ os.environ["GEQ_NETWORK_LOG"] = str(NETWORK_LOG)
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(LOOPBACK), os.environ.get("PYTHONPATH")]))
 runpy.run_path(str(LOOPBACK / "sitecustomize.py"))
 
-install_import_hook("geq", "beartype.beartype")
+install_import_hook(["geq", "geq_papers", "geq_demo"], "beartype.beartype")
 
 import torch  # noqa: E402
 
@@ -47,6 +49,25 @@ def real_root(request: pytest.FixtureRequest) -> Path:
         if not (root / folder).is_dir():
             pytest.skip(f"GEQ_DATA has no {folder}: {request.node.name} is skipped")
     return root
+
+
+OTHERS = re.compile(
+    r"\bgeq_(papers|demo)\b|\b(resnet|wide_resnet|dnn_|fcn_|node_)|^from stress\b"
+    r"|\"(bench|demo|report|reproduce|theorems|tradeoff)\"",
+    re.MULTILINE,
+)
+"""What a test of geq mentions that needs the other packages: their modules, models and commands."""
+
+ALL_INSTALLED = all(map(importlib.util.find_spec, ("geq_papers", "geq_demo")))
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Where geq is installed alone, leave out the tests that need the other packages."""
+    if ALL_INSTALLED or collection_path.suffix != ".py":
+        return None
+    root = Path(__file__).parent
+    elsewhere = {root / "papers", root / "demo"} & set(collection_path.parents)
+    return True if elsewhere or OTHERS.search(collection_path.read_text(encoding="utf-8")) else None
 
 
 def pytest_unconfigure() -> None:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from geq.experiment.cost import in_words
+from geq_papers.experiment.cost import in_words
 from stress.part import PARTS, RECORD
 
 README = RECORD.parent / "README.md"

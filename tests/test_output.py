@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from geq.cli import COMMANDS, main
+from geq.cli import main, summaries
 from geq.command.terminal import print_json
 from geq.output import SPELT_OUT, prepare_streams
 
@@ -74,7 +74,7 @@ def test_commands_survive_every_encoding(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", summaries())
 def test_every_help_survives(name: str, encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
     output = redirected(encoding, monkeypatch)
     arguments = ["data", "list"] if name == "data" else [name]

@@ -9,40 +9,87 @@ import errno
 import os
 import sys
 from importlib import import_module
+from types import ModuleType
 
 from geq.errors import GeqError, unknown_name
 from geq.interruption import interruptible
 from geq.output import prepare_streams, silence_output
+from geq.plugin import entry_points
 
 COMMANDS: dict[str, str] = {
     "train": "train a network (without options: a small GEQ on digits), or resume a run",
     "evaluate": "measure the trained network of a run",
     "analyze": "certificates of a run's equilibria, and the theory's bounds on real data",
     "explain": "show what a network looks at, and how its equilibria explain an image",
-    "theorems": "check the theorems of OptEq on random layers",
-    "demo": "a web page on which people play with a trained network: image, solver, attention, comparison",
     "predict": "classify image files with the trained network of a run",
     "export": "write the trained network of a run as an ONNX or torch.export file",
     "runs": "list the runs",
     "weights": "list the trained networks that come with geq, or pack a run like them",
     "compare": "show in what runs differ, and what came of it",
     "tune": "search γ rule, patch, split and learning rate",
-    "tradeoff": "unrolled iterations against the implicit gradient: accuracy, time, residual",
-    "report": "show the records of finished runs: claims, tables and figures on one HTML page",
     "data": "list, check and fetch datasets; write corrupted images",
-    "reproduce": "run a table or figure of the papers, and judge its claims",
-    "bench": "speed and memory against peers, as ratios from one run",
     "models": "list the models: size, cost, input, source, what the paper reports",
     "show": "draw the architecture of a model with its shapes",
     "doctor": "check versions, devices, compiler, data and folders, with hints for what is wrong",
     "completion": "print a script that lets bash, zsh or fish complete what you type",
 }
-"""Name -> one line of help. Command ``name`` lives in ``geq/command/name.py`` as ``main(arguments)``."""
+"""Name -> one line of help. Command ``name`` lives in ``geq/command/name.py`` as ``main(arguments)``;
+further ones come from other packages."""
+
+
+PACKAGED: dict[str, tuple[str, str]] = {
+    "reproduce": ("geq-papers", "run a table or figure of the papers, and judge its claims"),
+    "report": ("geq-papers", "show the records of runs: claims, tables and figures on one HTML page"),
+    "bench": ("geq-papers", "speed and memory against peers, as ratios from one run"),
+    "theorems": ("geq-papers", "check the theorems of OptEq on random layers"),
+    "tradeoff": ("geq-papers", "unrolled iterations against the implicit gradient: accuracy, time, residual"),
+    "demo": ("geq-demo", "a web page to play with a trained network: image, solver, attention, comparison"),
+}
+"""Name -> the package of this repository that brings the command, and one line of help."""
+
+
+def installed_commands() -> dict[str, str]:
+    """Commands of other packages: name -> "module:main", from entry points of the group ``geq.commands``."""
+    return {name: target for name, target in entry_points("geq.commands").items() if name not in COMMANDS}
+
+
+def command_module(name: str) -> ModuleType:
+    """The module of a command, of this package or of another."""
+    if name in COMMANDS:
+        return import_module(f"geq.command.{name}")
+    found = installed_commands()
+    if name in found:
+        return import_module(found[name].partition(":")[0])
+    if name in PACKAGED:
+        package = PACKAGED[name][0]
+        raise GeqError(f"geq {name} comes with {package}, which is not installed: pip install {package}")
+    raise unknown_name("command", name, [*COMMANDS, *PACKAGED, *found])
+
+
+def summaries() -> dict[str, str]:
+    """One line of help for each command that is installed."""
+    packaged = {name: summary for name, (_, summary) in PACKAGED.items()}
+    others = {
+        name: f"from {target.partition(':')[0].partition('.')[0]}"
+        for name, target in installed_commands().items()
+    }
+    return COMMANDS | {name: packaged.get(name, source) for name, source in others.items()}
+
+
+def missing_packages() -> list[str]:
+    """A line for each package of this repository that is not installed."""
+    found = installed_commands()
+    missing: dict[str, list[str]] = {}
+    for name, (package, _) in PACKAGED.items():
+        if name not in found:
+            missing.setdefault(package, []).append(name)
+    return [f"  pip install {package:<12} {', '.join(names)}" for package, names in missing.items()]
 
 
 def overview() -> str:
-    width = max((len(name) for name in COMMANDS), default=0)
-    lines = [f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items()]
+    known, missing = summaries(), missing_packages()
+    width = max(map(len, known))
+    lines = [f"  {name:<{width}}  {summary}" for name, summary in known.items()]
     return "\n".join(
         [
             "usage: geq COMMAND [options]",
@@ -52,6 +99,7 @@ def overview() -> str:
             "commands:",
             *lines,
             "",
+            *(["more commands:", *missing, ""] if missing else []),
             "'geq COMMAND --help' explains one command; 'geq --version' prints the version.",
         ]
     )
@@ -118,9 +166,7 @@ def run(arguments: list[str]) -> int:
         print(f"geq {version('geq')}")
         return 0
     name, *rest = arguments
-    if name not in COMMANDS:
-        raise unknown_name("command", name, COMMANDS)
-    return int(import_module(f"geq.command.{name}").main(rest) or 0)
+    return int(command_module(name).main(rest) or 0)
 
 
 if __name__ == "__main__":

@@ -57,8 +57,9 @@ class MissingExtraError(GeqError, ImportError):
     """An optional dependency is not installed."""
 
     @classmethod
-    def naming(cls, package: str, extra: str, purpose: str) -> MissingExtraError:
-        return cls(f"{purpose} needs {package}, which is not installed: pip install 'geq[{extra}]'")
+    def naming(cls, package: str, extra: str, purpose: str, distribution: str = "geq") -> MissingExtraError:
+        wanted = f"{distribution}[{extra}]" if extra else distribution
+        return cls(f"{purpose} needs {package}, which is not installed: pip install {wanted!r}")
 
 
 def one_line(problem: BaseException) -> str:

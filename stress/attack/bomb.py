@@ -11,11 +11,11 @@ from collections.abc import Callable
 
 from PIL import Image
 
-from geq.app.picture import FilePicture
 from geq.data.archive import unpack
 from geq.data.corruption.cifar_c import read_cifar_c
 from geq.data.idx import read_idx
 from geq.data.image import read_image
+from geq_demo.picture import FilePicture
 from stress.attack.case import Case, Ground
 from stress.attack.program import DIGITS, written
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from geq.command.train import main as train
-from geq.experiment.record import read_records
 from geq.model.network import Network
 from geq.model.registry import create_model
 from geq.training.ingredient import build_model
 from geq.training.option import TrainOptions
 from geq.training.run import RunFolder
 from geq.weights.card import read_card
+from geq_papers.experiment.record import read_records
 from stress.attack.case import Case, Ground
 from stress.attack.program import DIGITS, written
 

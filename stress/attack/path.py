@@ -10,7 +10,6 @@ import zipfile
 from collections.abc import Callable
 
 from geq.analysis.part import Settings, run_parts
-from geq.command.report import main as report
 from geq.data.archive import unpack
 from geq.data.folder import read_image_folder
 from geq.durable import exclusively
@@ -21,8 +20,9 @@ from geq.training.option import TrainOptions
 from geq.training.preset import preset_path
 from geq.training.run import RunFolder
 from geq.training.search import SearchOptions
-from geq.training.tradeoff import TradeoffOptions
 from geq.weights.pack import pack
+from geq_papers.command.report import main as report
+from geq_papers.tradeoff import TradeoffOptions
 from stress.attack.case import Case, Ground
 from stress.attack.program import DIGITS, written
 from stress.fuzz.run_target import record_values

@@ -16,19 +16,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from geq.app.picture import FilePicture
 from geq.data.cifar import read_cifar
 from geq.data.corruption.cifar_c import read_cifar_c
 from geq.data.dataset import Statistics
 from geq.data.idx import read_idx
 from geq.data.image import read_image
-from geq.experiment.record import read_records
 from geq.model.network import Network
 from geq.training.checkpoint import Checkpoint
 from geq.training.fit import resume
 from geq.training.ingredient import DataDescription
 from geq.training.option import TrainOptions
 from geq.training.run import RunFolder
+from geq_demo.picture import FilePicture
+from geq_papers.experiment.record import read_records
 from stress.attack.case import Case, Ground
 
 DIGITS = DataDescription("digits", tuple("0123456789"), Statistics((0.5,), (0.5,)), (1, 8, 8))

@@ -16,10 +16,16 @@ from stress.fault.mount import own_mounts
 from stress.fault.scale import Scale
 
 LOADED = (
-    *("geq.cli", "geq.training.fit", "geq.experiment.child", "geq.experiment.runner", "geq.data.fetch"),
-    *("geq.command.train", "geq.command.reproduce", "geq.command.data", "geq.command.report"),
+    *(
+        "geq.cli",
+        "geq.training.fit",
+        "geq_papers.experiment.child",
+        "geq_papers.experiment.runner",
+        "geq.data.fetch",
+    ),
+    *("geq.command.train", "geq_papers.command.reproduce", "geq.command.data", "geq_papers.command.report"),
     *("geq.command.export", "geq.command.weights", "geq.command.evaluate", "geq.command.runs"),
-    *("geq.export", "geq.weights.pack", "geq.report.page", "geq.analysis.part", "geq.weights.measure"),
+    *("geq.export", "geq.weights.pack", "geq_papers.report.page", "geq.analysis.part", "geq.weights.measure"),
     *("torch.utils.tensorboard", "lightning.fabric", "jsonargparse", "rich.progress", "rich.table"),
     *("sklearn.datasets", "PIL.Image", "matplotlib.figure", "skimage", "scipy.ndimage", "yaml"),
 )

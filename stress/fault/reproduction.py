@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from geq.experiment.child import arguments_for
-from geq.experiment.child import main as train_one
-from geq.experiment.plan import Work
-from geq.experiment.record import Record, read_records
+from geq_papers.experiment.child import arguments_for
+from geq_papers.experiment.child import main as train_one
+from geq_papers.experiment.plan import Work
+from geq_papers.experiment.record import Record, read_records
 from stress.fault.child import Child, done, geq
 from stress.fault.run import half_written, timeless
 from stress.fault.scale import Kills, Scale
@@ -20,7 +20,8 @@ MOST = 100
 
 
 class Forked:
-    """A training of :mod:`geq.experiment.child`, forked instead of started; else as the launcher's own."""
+    """A training of :mod:`geq_papers.experiment.child`, forked instead of started; else as the launcher's
+    own."""
 
     def __init__(self, work: Work, log: Path) -> None:
         reading, self.writing = os.pipe()
@@ -57,7 +58,7 @@ class ForkLauncher:
 
 def forked() -> None:
     """Let ``geq reproduce`` fork what it would start."""
-    from geq.command import reproduce
+    from geq_papers.command import reproduce
 
     reproduce.chosen_launcher = lambda *arguments: ForkLauncher()
 

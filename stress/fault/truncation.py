@@ -10,8 +10,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from geq.experiment.record import read_records
 from geq.training.run import RunFolder
+from geq_papers.experiment.record import read_records
 from stress.fault.child import Child, End, done, geq
 from stress.fault.reproduction import command as reproduce
 from stress.fault.reproduction import results

@@ -8,11 +8,11 @@ from functools import lru_cache
 import numpy as np
 from PIL import Image
 
-from geq.app.picture import FilePicture
 from geq.data.dataset import Statistics
 from geq.data.folder import read_image_folder
 from geq.data.segmentation import SegmentationDataset, read_camvid, read_cityscapes
 from geq.training.ingredient import DataDescription
+from geq_demo.picture import FilePicture
 from stress.fuzz.target import add, put, scratch
 
 

@@ -13,7 +13,6 @@ import torch
 
 from geq.analysis.part import finished
 from geq.analysis.subject import Settings
-from geq.experiment.record import read_records
 from geq.model.shipped import shipped_folder
 from geq.training.checkpoint import FORMAT, Checkpoint
 from geq.training.option import TrainOptions
@@ -21,6 +20,7 @@ from geq.training.preset import list_presets, preset_path
 from geq.training.run import RunFolder
 from geq.weights.card import read_card
 from geq.weights.text import card_text
+from geq_papers.experiment.record import read_records
 from stress.fuzz.mutation import in_json, in_json_lines, in_zip
 from stress.fuzz.target import add, put, scratch
 

@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 
 import geq
+import geq_demo
+import geq_papers
 
-SOURCES = sorted(Path(geq.__file__).parent.rglob("*.py"))
+SOURCES = sorted(
+    path for package in (geq, geq_demo, geq_papers) for path in Path(package.__file__).parent.rglob("*.py")
+)
 TEXT = {"read_text": 0, "write_text": 1}
 """Methods that read or write text, and the place of the encoding among their arguments."""
 

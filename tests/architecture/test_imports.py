@@ -39,19 +39,16 @@ ALLOWED = {
     "equilibrium": BASE | {"bandwidth", "operators", "cells", "solvers", "gradients", "compiled"},
     "compiled": {"equilibrium"},
     "layers": CORE,
-    "model": CORE | {"layers", "durable", "document"},
+    "plugin": set(),
+    "model": CORE | {"layers", "durable", "document", "plugin"},
     "data": {"errors", "cache", "durable", "document"},
     "training": NETWORK | {"data"},
-    "analysis": NETWORK | {"data", "training"},
-    "experiment": NETWORK | {"data", "training", "analysis", "number_format"},
+    "analysis": NETWORK | {"data", "training", "plugin"},
     "weights": NETWORK | {"data", "training", "analysis"},
-    "report": NETWORK | {"data", "training", "analysis", "experiment", "number_format", "printable"},
     "export": NETWORK | {"data", "training"},
-    "app": NETWORK | {"data", "training", "analysis", "number_format", "printable"},
     "sklearn": NETWORK,
-    "bench": None,  # benchmarks may use everything as well
     "command": None,  # the commands may use everything
-    "cli": {"errors", "interruption", "output"},  # ... but the table of commands loads nothing
+    "cli": {"errors", "interruption", "output", "plugin"},  # ... but the table of commands loads nothing
     "interruption": set(),
     "output": set(),
     "__init__": {"errors"},
@@ -134,6 +131,26 @@ def test_the_picture_names_files_that_exist() -> None:
     named = re.findall(r'class="file"[^>]*>([^<]+)<', picture)
     assert len(named) > 8
     assert not [name for name in named if not (PACKAGE / name).exists()]
+
+
+REPOSITORY = PACKAGE.parents[1]
+
+
+@pytest.mark.parametrize(
+    "folder, others",
+    [("src/geq", {"geq_papers", "geq_demo"}), ("papers/geq_papers", {"geq_demo"})],
+)
+def test_no_package_imports_one_that_depends_on_it(folder: str, others: set[str]) -> None:
+    files = sorted((REPOSITORY / folder).rglob("*.py"))
+    assert files
+    for path in files:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{path}: relative import; write the full name"
+                names = [node.module or ""]
+            assert not {name.split(".")[0] for name in names} & others, path
+        assert not any(f'"{other}.' in path.read_text(encoding="utf-8") for other in others), path
 
 
 def run(code: str) -> str:

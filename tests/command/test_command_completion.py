@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from geq.cli import COMMANDS, main
+from geq.cli import main, summaries
 from geq.command.shell import WRITERS, quoted
 from geq.command.syntax import Syntax, whole_syntax
 from geq.data.registry import dataset_names
-from geq.experiment.registry import EXPERIMENTS, GROUPS
 from geq.model.registry import list_models
+from geq_papers.experiment.registry import EXPERIMENTS, GROUPS
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def syntaxes() -> list[Syntax]:
 @pytest.fixture(scope="module")
 def script(syntaxes: list[Syntax], tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("completion") / "geq.bash"
-    path.write_text(WRITERS["bash"](COMMANDS, syntaxes))
+    path.write_text(WRITERS["bash"](summaries(), syntaxes))
     return path
 
 
@@ -51,7 +51,7 @@ def proposed(script: Path, folder: Path, *words: str) -> list[str]:
 
 
 def test_commands(script: Path, tmp_path: Path) -> None:
-    assert proposed(script, tmp_path, "") == [*COMMANDS, "--help", "--version"]
+    assert proposed(script, tmp_path, "") == [*summaries(), "--help", "--version"]
     assert proposed(script, tmp_path, "tr") == ["train", "tradeoff"]
     assert proposed(script, tmp_path, "data", "") == ["list", "check", "fetch", "corrupt"]
 
@@ -100,8 +100,8 @@ def test_bash_completes_while_one_types(script: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_the_other_shells_know_the_same(shell: str, syntaxes: list[Syntax], tmp_path: Path) -> None:
-    text = WRITERS[shell](COMMANDS, syntaxes)
-    for name in (*COMMANDS, "geq_tiny", "cifar100", "geq-table-1a", "hsic_fourier"):
+    text = WRITERS[shell](summaries(), syntaxes)
+    for name in (*summaries(), "geq_tiny", "cifar100", "geq-table-1a", "hsic_fourier"):
         assert name in text
     for syntax in syntaxes:
         for option in syntax.options:

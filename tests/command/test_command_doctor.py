@@ -28,7 +28,15 @@ def test_all_is_well_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.delenv("GEQ_DATA", raising=False)
     findings = list(examine())
     assert [one for one in findings if one.state == "problem"] == []
-    assert {one.group for one in findings} == {"versions", "extras", "devices", "compiler", "data", "folders"}
+    assert {one.group for one in findings} == {
+        "versions",
+        "extras",
+        "packages",
+        "devices",
+        "compiler",
+        "data",
+        "folders",
+    }
     assert found("equilibrium", iter(findings)).value == "solved and differentiated"
     assert found("digits", iter(findings)).value == "360 test images"
     assert list(tmp_path.iterdir()) == [], "looking must leave nothing behind"
@@ -77,8 +85,8 @@ def test_missing_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     real = finding.installed
     absent = {"ray", "lightning", "numpy"}
     monkeypatch.setattr(finding, "installed", lambda package: None if package in absent else real(package))
-    cluster = found("cluster", finding.extras())
-    assert (cluster.state, cluster.hint) == ("note", "pip install 'geq[cluster]'")
+    cluster = found("geq-papers[cluster]", finding.packages())
+    assert (cluster.state, cluster.hint) == ("note", "pip install 'geq-papers[cluster]'")
     assert "missing: ray" in cluster.value
     assert found("train", finding.extras()).state == "problem"
     assert found("numpy", finding.versions()).state == "problem"

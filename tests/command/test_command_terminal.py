@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from stress.soak import heed_interrupts
 
-from geq.cli import COMMANDS, main
+from geq.cli import main, summaries
 from geq.command.option import parse
 from geq.command.syntax import syntax_of
 from geq.command.terminal import console_for, print_json
@@ -61,7 +61,7 @@ SILENT = {
 
 @pytest.mark.slow
 def test_each_command_has_the_output_that_scripts_want() -> None:
-    syntaxes = [syntax for name in COMMANDS for syntax in syntax_of(name)]
+    syntaxes = [syntax for name in summaries() for syntax in syntax_of(name)]
     flags = {syntax.name: {option.flag for option in syntax.options} for syntax in syntaxes}
     assert {name for name in SCRIPTED if "--json" not in flags[name]} == set()
     assert {name for name in SILENT if "--quiet" not in flags[name]} == set()

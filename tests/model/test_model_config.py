@@ -11,7 +11,7 @@ import pytest
 
 from geq.errors import CheckpointError, OptionError
 from geq.model.config import NetworkConfig, from_json, override, to_json
-from geq.model.resnet import ResNetConfig
+from geq_papers.model.resnet import ResNetConfig
 
 
 class Colour(enum.Enum):

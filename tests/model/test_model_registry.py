@@ -19,7 +19,8 @@ from geq.model.registry import (
     model_spec,
     register,
 )
-from geq.model.resnet import ResNet, ResNetConfig
+from geq.plugin import entry_points
+from geq_papers.model.resnet import ResNet, ResNetConfig
 
 EXACT = {
     # torchvision's counts for 1000 classes
@@ -85,7 +86,10 @@ def test_small_models_have_matched_sizes(name: str) -> None:
     assert model_spec(name).config.num_classes == 10
 
 
-PREFIXES = [prefix for prefixes in FAMILIES.values() for prefix in prefixes]
+PREFIXES = [
+    *(prefix for prefixes in FAMILIES.values() for prefix in prefixes),
+    *entry_points("geq.models"),
+]
 
 
 @pytest.mark.parametrize("prefix", [prefix for prefix in PREFIXES if prefix not in SPECIAL])
@@ -144,7 +148,7 @@ print(*sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     after_creating, after_listing = (set(line.split()) for line in done.stdout.splitlines())
-    assert "geq.model.resnet" in after_creating
-    assert "geq.model.dnn" not in after_creating
-    assert "geq.model.node" in after_listing
+    assert "geq_papers.model.resnet" in after_creating
+    assert "geq_papers.model.dnn" not in after_creating
+    assert "geq_papers.model.node" in after_listing
     assert not {"torchdiffeq", "huggingface_hub.hub_mixin", "geq.model.pretrained"} & after_listing

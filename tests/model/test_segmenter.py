@@ -10,10 +10,10 @@ from torch.nn import functional as F
 from geq.errors import InputError, OptionError
 from geq.layers.deep import DeepOptEq2d
 from geq.model.deep_segmenter import DeepSegmenter
-from geq.model.fcn import FCN
 from geq.model.registry import create_model
 from geq.model.segmenter import Segmenter
 from geq.regularizers import Decorrelation
+from geq_papers.model.fcn import FCN
 
 SMALL = {
     "fcn_camvid_small": {"stem_channels": (4, 6), "channels": (6, 8, 8), "strides": (1, 2, 2)},

@@ -10,8 +10,12 @@ from pathlib import Path
 import tomllib
 from packaging.requirements import Requirement
 
-PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-TESTED = ("train", "vision", "corruption", "explain", "export", "sklearn", "demo", "baselines", "tune", "hub")
+ROOT = Path(__file__).parents[2]
+PROJECTS = [
+    tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"]
+    for folder in ("", "papers", "demo")
+]
+TESTED = ("train", "vision", "corruption", "explain", "export", "sklearn", "baselines", "tune", "hub")
 """Extras that users install; tools of development may be as new as they like."""
 
 COMPANIONS = {"pyarrow": "17.0"}
@@ -19,13 +23,15 @@ COMPANIONS = {"pyarrow": "17.0"}
 
 
 def oldest() -> dict[str, str]:
-    lines = [*PROJECT["dependencies"]]
-    for extra in TESTED:
-        lines += PROJECT["optional-dependencies"][extra]
+    lines = []
+    for project in PROJECTS:
+        lines += project["dependencies"]
+        for extra in TESTED:
+            lines += project.get("optional-dependencies", {}).get(extra, [])
     bounds = dict(COMPANIONS)
     for requirement in map(Requirement, lines):
         for bound in requirement.specifier:
-            if bound.operator == ">=" and requirement.name != "torch":
+            if bound.operator == ">=" and requirement.name not in ("torch", "geq", "geq-papers"):
                 bounds[requirement.name] = bound.version
     return bounds
 

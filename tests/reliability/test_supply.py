@@ -18,12 +18,20 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-EXTRAS = PROJECT["optional-dependencies"]
+PROJECTS = [
+    tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"]
+    for folder in ("", "papers", "demo")
+]
+LINES = [
+    line
+    for project in PROJECTS
+    for lines in (project["dependencies"], *project.get("optional-dependencies", {}).values())
+    for line in lines
+]
 REQUIRED = {
     requirement.name: requirement
-    for line in [*PROJECT["dependencies"], *(line for lines in EXTRAS.values() for line in lines)]
-    if (requirement := Requirement(line)).name != "geq"
+    for line in LINES
+    if not (requirement := Requirement(line)).name.startswith("geq")
 }
 PINNED = {
     canonicalize_name(name): Version(number)

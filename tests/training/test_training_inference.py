@@ -8,11 +8,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geq.errors import OptionError
-from geq.model.fcn import FCN
 from geq.model.registry import create_model
 from geq.model.segmenter import Segmenter
 from geq.training.inference import Inference
 from geq.training.option import TrainOptions
+from geq_papers.model.fcn import FCN
 
 
 class Position(FCN):

@@ -20,7 +20,6 @@ from geq.command.option import parse
 from geq.command.train import SUMMARY, declare, normalised, options_from
 from geq.data.idx import SYSTEM_FOLDERS
 from geq.errors import CheckpointError, OptionError
-from geq.experiment.equilibrium_measurement import SinceStart
 from geq.model.shipped import FOLDER, is_shipped, shipped_folder, shipped_names
 from geq.training.evaluation import evaluate
 from geq.training.ingredient import evaluation_loader, open_split
@@ -31,6 +30,7 @@ from geq.weights.card import Card, disk_size, read_card, shipped_cards
 from geq.weights.pack import LARGEST, TEXT, machine_path
 from geq.weights.recipe import PLACES
 from geq.weights.text import card_text, model_card
+from geq_papers.experiment.equilibrium_measurement import SinceStart
 
 NAMES = shipped_names()
 SECTIONS = [

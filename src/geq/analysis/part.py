@@ -20,6 +20,7 @@ from geq.document import parse_json
 from geq.durable import explained_write_errors, write_durably
 from geq.errors import CheckpointError, unknown_name
 from geq.model.network import Network
+from geq.plugin import entry_points
 from geq.training.run import RunFolder
 from geq.training.thread import limited_threads
 
@@ -48,12 +49,16 @@ class Part:
         return dict(json.loads(json.dumps({name: values[name] for name in self.uses})))
 
 
+BOUNDS: dict[str, Part] = {
+    name: Part(module, import_module(module).SUMMARY) for name, module in entry_points("geq.bounds").items()
+}
+"""Bounds of other packages: entry points of the group ``geq.bounds``, name -> module with ``SUMMARY`` and
+``analyse``."""
+
 PARTS: dict[str, Part] = {
     "certificate": Part("geq.analysis.certificate", "norms, well-posedness, distance to the equilibrium"),
-    "width": Part("geq.analysis.width", "proposition 1: the kernel as an infinitely wide feature map"),
-    "generalisation": Part("geq.analysis.generalisation", "proposition 2: bounds of the test error"),
     "lipschitz": Part("geq.analysis.lipschitz", "proposition 3: how much outputs move with inputs"),
-    "similarity": Part("geq.analysis.similarity", "proposition 4: how alike outputs of two inputs are"),
+    **BOUNDS,
     "calibration": Part(
         "geq.analysis.calibration",
         "what its probabilities are worth, and whether strange images are noticed",
@@ -77,7 +82,7 @@ PARTS: dict[str, Part] = {
 """Name -> part, in the order in which they are computed and shown."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "bounds": ("width", "generalisation", "lipschitz", "similarity"),
+    "bounds": ("lipschitz", *BOUNDS),
     "robustness": ("corruption", "attack"),
     "all": tuple(PARTS),
 }

@@ -21,9 +21,9 @@ def declare(parser: Any) -> None:
 
 def main(arguments: list[str]) -> int:
     asked = parse("completion", SUMMARY, arguments, declare)
-    from geq.cli import COMMANDS
+    from geq.cli import summaries
     from geq.command.shell import WRITERS
     from geq.command.syntax import whole_syntax
 
-    print(WRITERS[asked.shell](COMMANDS, whole_syntax()), end="")
+    print(WRITERS[asked.shell](summaries(), whole_syntax()), end="")
     return 0

@@ -27,16 +27,22 @@ PURPOSES: dict[str, str] = {
     "explain": "saliency maps and the pictures of geq explain",
     "export": "ONNX and onnxruntime",
     "sklearn": "estimators for scikit-learn",
-    "demo": "the web page of geq demo",
     "docs": "building the documentation",
-    "baselines": "the Neural ODE, for comparison",
     "tune": "geq tune: searching settings",
     "hub": "datasets of Hugging Face",
-    "cluster": "geq reproduce --launcher ray",
     "stress": "make stress",
+    "test": "tests of the core",
     "dev": "tests and checks of this package",
 }
 """Extra -> what it is for."""
+
+PACKAGES: dict[str, str] = {
+    "geq-papers": "tables, figures and theorems of the papers: geq reproduce, report, bench, theorems",
+    "geq-papers[baselines]": "the Neural ODE, for comparison",
+    "geq-papers[cluster]": "geq reproduce --launcher ray",
+    "geq-demo": "the web page of geq demo",
+}
+"""Package of this repository, or an extra of one -> what it is for."""
 
 NEEDED_EXTRA = "train"
 """Without it the library works, and next to nothing of the command line."""
@@ -78,6 +84,7 @@ def examine() -> Iterator[Finding]:
     """Everything, in the order in which it is shown."""
     yield from versions()
     yield from extras()
+    yield from packages()
     yield from devices()
     yield from kernel()
     yield from data()
@@ -115,16 +122,16 @@ def solve_finding() -> Finding:
     return Finding("versions", "equilibrium", "ok", "solved and differentiated")
 
 
-def required() -> dict[str, list[str]]:
+def required(distribution: str = "geq") -> dict[str, list[str]]:
     """Extra ("" for none) -> the packages that it asks for; extras that consist of others have theirs."""
     found: dict[str, list[str]] = {"": []}
-    for line in metadata.requires("geq") or ():
+    for line in metadata.requires(distribution) or ():
         wanted, _, condition = line.partition(";")
         named = re.match(r"[A-Za-z0-9._-]+", wanted.strip())
         extra = re.search(r"extra == ['\"]([^'\"]+)['\"]", condition)
         if named is not None and (extra is not None or not condition.strip()):
             package = named.group().lower()
-            others = re.search(r"\[([^\]]+)\]", wanted) if package == "geq" else None
+            others = re.search(r"\[([^\]]+)\]", wanted) if package == distribution else None
             group = found.setdefault(extra.group(1) if extra else "", [])
             group += [f"[{other.strip()}]" for other in others.group(1).split(",")] if others else [package]
     return {extra: expanded(packages, found) for extra, packages in found.items()}
@@ -161,6 +168,22 @@ def extras() -> Iterator[Finding]:
         state: State = "problem" if extra == NEEDED_EXTRA else "note"
         value = f"{purpose}; missing: {', '.join(missing)}"
         yield Finding("extras", extra, state, value, f"pip install 'geq[{extra}]'")
+
+
+def packages() -> Iterator[Finding]:
+    """The other packages of this repository."""
+    for name, purpose in PACKAGES.items():
+        distribution, _, extra = name.rstrip("]").partition("[")
+        try:
+            wanted = required(distribution).get(extra, [])
+        except metadata.PackageNotFoundError:
+            wanted = [distribution]
+        missing = [package for package in wanted if installed(package) is None]
+        if missing:
+            value, hint = f"{purpose}; missing: {', '.join(missing)}", f"pip install {name!r}"
+            yield Finding("packages", name, "note", value, hint)
+        else:
+            yield Finding("packages", name, "ok", purpose)
 
 
 def devices() -> Iterator[Finding]:

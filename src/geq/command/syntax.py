@@ -9,10 +9,9 @@ import types
 from argparse import SUPPRESS
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, Literal, Union, get_args, get_origin
 
-from geq.cli import COMMANDS
+from geq.cli import command_module, summaries
 from geq.command.option import build_parser
 
 RUN = ("run", "resume", "against", "reference", "beside")
@@ -55,7 +54,8 @@ class Syntax:
 
 def syntax_of(name: str) -> list[Syntax]:
     """Of one command, with an entry for each of its actions if it has any."""
-    module = import_module(f"geq.command.{name}")
+    module = command_module(name)
+    WORDS.update({(name, option): words for option, words in getattr(module, "WORDS", {}).items()})
     actions: dict[str, Callable[[Any], None]] = getattr(module, "DECLARED", None) or {"": module.declare}
     return [described(f"{name} {action}".strip(), declare) for action, declare in actions.items()]
 
@@ -63,7 +63,7 @@ def syntax_of(name: str) -> list[Syntax]:
 def whole_syntax() -> list[Syntax]:
     """Of all commands; one whose extra is not installed is left without options."""
     found: list[Syntax] = []
-    for name in COMMANDS:
+    for name in summaries():
         try:
             found += syntax_of(name)
         except ImportError:
@@ -154,34 +154,10 @@ def presets() -> Iterable[str]:
     return list_presets()
 
 
-def experiments() -> Iterable[str]:
-    from geq.experiment.registry import EXPERIMENTS, GROUPS
-
-    return (*EXPERIMENTS, *GROUPS)
-
-
-def arms() -> Iterable[str]:
-    from geq.experiment.registry import EXPERIMENTS
-
-    return dict.fromkeys(arm for experiment in EXPERIMENTS.values() for arm in experiment.arms)
-
-
 def parts() -> Iterable[str]:
     from geq.analysis.part import GROUPS, PARTS
 
     return (*PARTS, *GROUPS)
-
-
-def theorems() -> Iterable[str]:
-    from geq.analysis.theorem.catalogue import THEOREMS
-
-    return THEOREMS
-
-
-def cases() -> Iterable[str]:
-    from geq.bench.catalogue import CASES
-
-    return CASES
 
 
 WORDS: dict[tuple[str, str], Callable[[], Iterable[str]]] = {
@@ -192,12 +168,9 @@ WORDS: dict[tuple[str, str], Callable[[], Iterable[str]]] = {
     ("analyze", "ood"): datasets,
     ("analyze", "only"): parts,
     ("analyze", "corruptions"): corruptions,
-    ("theorems", "only"): theorems,
-    ("bench", "case"): cases,
-    ("reproduce", "name"): experiments,
-    ("reproduce", "only"): arms,
     ("data check", "names"): datasets,
     ("data fetch", "names"): fetched,
     ("data corrupt", "names"): corruptions,
 }
-"""Command (or "" for all) and name -> the words for it, where the parser takes any string."""
+"""Command (or "" for all) and name -> the words for it, where the parser takes any string. A command of
+another package has its own table ``WORDS``, option -> words."""

@@ -121,9 +121,10 @@ class DeepOptEqLinear(Equilibrium):
         in_features: of the input x.
         features: of W_l z, one number per unit layer.
         state_features: of the state z; default ``in_features``, for which a solve starts at z = x.
-        alpha, learn_alpha, activation, constraint, normalise_input, regulariser, regulariser_step, solver,
-            gradient, tol, max_steps, on_failure: as of :class:`DeepOptEq2d`; normalisation needs batches of
-            more than one.
+        alpha, learn_alpha, activation, constraint: as of :class:`DeepOptEq2d`.
+        normalise_input: as of :class:`DeepOptEq2d`; needs batches of more than one.
+        regulariser, regulariser_step: as of :class:`DeepOptEq2d`.
+        solver, gradient, tol, max_steps, on_failure: as of :class:`~geq.Equilibrium`.
 
     >>> import torch
     >>> DeepOptEqLinear(10, features=(8, 16))(torch.randn(2, 10)).shape

@@ -10,8 +10,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
+
+from geq.plugin import entry_points
 
 FILE = Path(__file__).with_suffix(".json")
 
@@ -37,14 +40,27 @@ class ModelRow:
     reported: str | None
 
 
+def tables() -> dict[str, Path]:
+    """Return the files of this package and of the others that add models, by their package of models."""
+    found = {"geq.model": FILE}
+    for module in entry_points("geq.models").values():
+        package = module.rpartition(".")[0]
+        spec = find_spec(package) if package else None
+        for folder in (spec and spec.submodule_search_locations) or ():
+            if (path := Path(folder, FILE.name)).exists():
+                found[package] = path
+    return found
+
+
 @cache
 def catalogue() -> Mapping[str, ModelRow]:
     """Return the rows by name, in alphabetical order.
 
-    >>> catalogue()["resnet50"].parameters
-    25557032
+    >>> catalogue()["geq_tiny"].input_shape
+    (1, 8, 8)
     """
-    rows = json.loads(FILE.read_text(encoding="utf-8"))
+    rows = [row for file in tables().values() for row in json.loads(file.read_text(encoding="utf-8"))]
+    rows.sort(key=lambda row: str(row["name"]))
     return MappingProxyType(
         {row["name"]: ModelRow(**{**row, "input_shape": tuple(row["input_shape"])}) for row in rows}
     )
@@ -70,13 +86,18 @@ def count(name: str) -> ModelRow:
     )
 
 
-def generated() -> str:
-    """Return the text that the file must have: one line for each model of the families."""
-    from geq.model.registry import registered_names
+def generated() -> dict[Path, str]:
+    """Return the text that each file must have: one line for each model of the families."""
+    from geq.model.registry import model_spec, registered_names
 
-    rows = [json.dumps(asdict(count(name)), ensure_ascii=False) for name in registered_names()]
-    return "[\n" + ",\n".join(rows) + "\n]\n"
+    found = {}
+    for package, path in tables().items():
+        names = [n for n in registered_names() if model_spec(n).network.__module__.startswith(f"{package}.")]
+        rows = [json.dumps(asdict(count(name)), ensure_ascii=False) for name in names]
+        found[path] = "[\n" + ",\n".join(rows) + "\n]\n"
+    return found
 
 
 if __name__ == "__main__":
-    FILE.write_text(generated(), encoding="utf-8")
+    for path, text in generated().items():
+        path.write_text(text, encoding="utf-8")

@@ -27,7 +27,7 @@ from geq.model.deep_opteq import DeepConfig
 from geq.model.feature_map import FeatureMap
 from geq.model.network import Network
 from geq.model.registry import ModelSpec, register
-from geq.model.resnet import bottleneck_block
+from geq.model.residual_block import bottleneck_block
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ one file only. The names are listed and checked without loading any: :mod:`geq.m
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import import_module
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from geq.errors import OptionError, unknown_name
 from geq.model.catalogue import catalogue
 from geq.model.config import NetworkConfig, override
+from geq.plugin import entry_points
 
 if TYPE_CHECKING:
     from geq.model.network import Network
@@ -22,18 +24,20 @@ if TYPE_CHECKING:
 FAMILIES: dict[str, tuple[str, ...]] = {
     "deep_opteq": ("deep_opteq_", "opteq_cifar"),
     "deep_segmenter": ("opteq_camvid", "opteq_cityscapes"),
-    "dnn": ("dnn_",),
-    "fcn": ("fcn_",),
     "geq": ("geq_",),
     "kerdeq": ("kerdeq_",),
     "mdeq": ("mdeq_",),
     "mon": ("mon_",),
-    "node": ("node_",),
     "opteq": ("opteq_", "mopteq_"),
     "opteq_imagenet": ("opteq_imagenet",),
-    "resnet": ("resnet", "wide_resnet"),
 }
 """File below ``geq/model/`` -> the prefixes of the names of its models."""
+
+GROUP = "geq.models"
+"""Entry points by which other packages add models: prefix of their names -> module that registers them."""
+
+PACKAGED = {"geq-papers": ("resnet", "wide_resnet", "dnn", "node", "fcn")}
+"""Package of this repository -> the prefixes of its models, to say where they are."""
 
 
 @dataclass(frozen=True)
@@ -84,34 +88,60 @@ def _load(family: str) -> None:
     import_module(f"geq.model.{family}")
 
 
+def _load_guests(name: str) -> None:
+    """Load the modules of other packages that may have the model."""
+    for prefix, module in entry_points(GROUP).items():
+        if name.startswith(prefix):
+            import_module(module)
+
+
+def _load_all() -> None:
+    for family in FAMILIES:
+        _load(family)
+    for module in entry_points(GROUP).values():
+        import_module(module)
+
+
+def _unknown(kind: str, name: str, known: Iterable[str]) -> OptionError:
+    for package, prefixes in PACKAGED.items():
+        if name.startswith(prefixes) and not set(entry_points(GROUP)) & set(prefixes):
+            return OptionError(
+                f"the {kind} {name!r} comes with {package}, which is not installed: pip install {package}"
+            )
+    return unknown_name(kind, name, known)
+
+
 def model_spec(name: str) -> ModelSpec:
     """The entry ``name`` of the registry; an unknown name is an error that names the nearest one."""
     check_model_name(name)
     for family, prefixes in FAMILIES.items():
         if name.startswith(prefixes):
             _load(family)
+    _load_guests(name)
     return _SPECS[name]
 
 
 def check_model_name(name: str) -> None:
     """Refuse an unknown name. No family is loaded for that, and so no torch."""
-    if name not in catalogue() and name not in _SPECS:
-        raise unknown_name("model", name, list_models())
+    if name in catalogue():
+        return
+    _load_guests(name)
+    if name not in _SPECS:
+        raise _unknown("model", name, list_models())
 
 
 def list_models(pattern: str = "*") -> list[str]:
     """The names that match a shell pattern, in alphabetical order.
 
-    >>> list_models("resnet5*")
-    ['resnet50', 'resnet50_cifar']
+    >>> list_models("geq_*tiny")
+    ['geq_tiny']
     """
     return sorted(name for name in {*catalogue(), *_SPECS} if fnmatchcase(name, pattern))
 
 
 def registered_names() -> list[str]:
     """The names of all models that the families declare, from the families themselves."""
-    for family in FAMILIES:
-        _load(family)
+    _load_all()
     return sorted(_SPECS)
 
 
@@ -120,7 +150,7 @@ def family_class(family: str) -> type[Network]:
     registered_names()
     classes = {spec.network.family: spec.network for spec in _SPECS.values()}
     if family not in classes:
-        raise unknown_name("model family", family, classes)
+        raise _unknown("model family", family, classes)
     return classes[family]
 
 
@@ -132,7 +162,7 @@ def create_model(name: str, num_classes: int | None = None, **overrides: Any) ->
         num_classes: number of logits; ``None`` keeps the model's own.
         overrides: fields of the model's configuration to replace, for instance ``input_shape=(3, 64, 64)``.
 
-    >>> create_model("resnet_tiny", num_classes=3).num_classes
+    >>> create_model("geq_tiny", num_classes=3).num_classes
     3
     """
     spec = model_spec(name)

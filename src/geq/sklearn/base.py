@@ -95,7 +95,7 @@ class EquilibriumEstimator(BaseEstimator, metaclass=CheckedOptions):
     def _solving(self) -> dict[str, Any]:
         """The options that every equilibrium layer has."""
         return {
-            "norm": SpectralBound(float(self.bound)),
+            "constraint": SpectralBound(float(self.bound)),
             "tol": float(self.solver_tol),
             "max_steps": int(self.max_steps),
             "on_failure": self.on_failure,

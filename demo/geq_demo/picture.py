@@ -1,0 +1,110 @@
+"""The image that the page is about: one of the test images, or a file that somebody gave."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import UInt8
+from torch import Tensor
+
+from geq.data.image import decode_image, middle_square
+from geq.errors import InputError
+from geq.training.ingredient import DataDescription
+from geq.training.prediction import in_channels, square_side
+from geq_demo.memory import Memory
+
+LARGEST_FILE = 10 * 2**20
+"""Bytes of an uploaded file."""
+
+
+@dataclass(frozen=True)
+class SamplePicture:
+    """An image of a test set.
+
+    Args:
+        dataset: its name.
+        index: number in the test set.
+        pixels: of the image.
+        truth: its class.
+    """
+
+    dataset: str
+    index: int
+    pixels: UInt8[Tensor, "1 c h w"]
+    truth: str | None
+
+    @property
+    def title(self) -> str:
+        return f"test image {self.index} of {self.dataset}"
+
+    def is_same(self, other: SamplePicture) -> bool:
+        """Whether both are one image of one dataset; datasets of the same name may differ."""
+        same = (self.dataset, self.index, self.truth) == (other.dataset, other.index, other.truth)
+        return same and torch.equal(self.pixels, other.pixels)
+
+    def rgb(self) -> UInt8[np.ndarray, "h w 3"]:
+        pixels = self.pixels[0].permute(1, 2, 0).numpy()
+        return np.ascontiguousarray(np.broadcast_to(pixels, (*pixels.shape[:2], 3)))
+
+    def fitted(self, data: DataDescription) -> UInt8[Tensor, "1 c h w"]:
+        """In the size and with the channels that a network was trained on."""
+        if tuple(self.pixels.shape[1:]) == data.shape:
+            return self.pixels
+        return in_channels(middle_square(self.rgb(), square_side(data))[None], data)
+
+
+@dataclass(frozen=True)
+class FilePicture:
+    """An image file that somebody gave; read again for each size, so that no large image stays in memory.
+
+    Args:
+        path: where the server keeps it.
+        name: what its owner calls it.
+    """
+
+    path: Path
+    name: str
+
+    @property
+    def title(self) -> str:
+        return self.name
+
+    @property
+    def truth(self) -> str | None:
+        """Nobody has said what it shows."""
+        return None
+
+    def read(self) -> bytes:
+        """Return the content of the file; refuse one that is gone or too large."""
+        try:
+            with self.path.open("rb") as file:
+                content = file.read(LARGEST_FILE + 1)
+        except OSError as problem:
+            raise InputError(f"{self.name} is not on the server any more: upload it again") from problem
+        if len(content) > LARGEST_FILE:
+            raise InputError(
+                f"an image must not be larger than {LARGEST_FILE // 2**20} MB: {self.name} has "
+                f"{self.path.stat().st_size / 2**20:.1f} MB; make it smaller first"
+            )
+        return content
+
+    def fitted(self, data: DataDescription) -> UInt8[Tensor, "1 c h w"]:
+        content, side = self.read(), square_side(data)
+        # By content, because a path may hold another picture later; from bytes, because errors about a path
+        # would name a folder of the server.
+        pixels = SQUARES.get(
+            (hashlib.sha256(content).digest(), side),
+            lambda: decode_image(io.BytesIO(content), self.name, side),
+        )
+        return in_channels(pixels[None], data)
+
+
+SQUARES: Memory[UInt8[np.ndarray, "side side 3"]] = Memory(size=64)
+"""Files of lately, cut and resized: unpacking a large one takes a second."""
+Picture = SamplePicture | FilePicture
+"""What a network can be asked about."""

@@ -1,0 +1,84 @@
+"""``geq theorems``: the statements of the OptEq paper, checked on random layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from geq.command.option import add_json, parse
+from geq.command.terminal import BAD, GOOD, console_for, print_json
+from geq.errors import OptionError, unknown_name
+
+
+def declare(parser: Any) -> None:
+    parser.add_argument("--only", type=str | None, default=None, help="names, separated by commas")
+    parser.add_argument("--seeds", type=int, default=3, help="random instances of each statement")
+    add_json(parser)
+
+
+def main(arguments: list[str]) -> int:
+    asked = parse("theorems", "Check the theorems of OptEq on random layers.", arguments, declare)
+    if asked.seeds < 1:
+        raise OptionError(f"--seeds must be at least 1: got {asked.seeds}")
+    from geq_papers.theorem.catalogue import THEOREMS
+
+    names = list(THEOREMS) if asked.only is None else [name.strip() for name in asked.only.split(",")]
+    for name in names:
+        if name not in THEOREMS:
+            raise unknown_name("theorem", name, THEOREMS)
+    rows = []
+    for name in progress(names, quiet=asked.json):
+        checks = [THEOREMS[name].check(seed) for seed in range(asked.seeds)]
+        rows.append(
+            {
+                "name": name,
+                "claim": THEOREMS[name].claim,
+                "instances": len(checks),
+                "largest_error": max(check.largest_error for check in checks),
+                "holds": all(check.holds for check in checks),
+                "failures": [check.verdict for check in checks if not check.holds],
+            }
+        )
+    if asked.json:
+        print_json(rows)
+    else:
+        show(rows)
+    return 0 if all(row["holds"] for row in rows) else 1
+
+
+def progress(names: list[str], quiet: bool) -> Iterable[str]:
+    from rich.progress import track
+
+    return track(names, description="checking", transient=True, disable=quiet)
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title="the theorems of OptEq on random layers", box=box.SIMPLE_HEAD)
+    table.add_column("statement", no_wrap=True)
+    table.add_column("claim")
+    table.add_column("instances", justify="right")
+    table.add_column("largest error", justify="right")
+    table.add_column("verdict")
+    for row in rows:
+        verdict = f"[{GOOD}]holds[/]" if row["holds"] else f"[{BAD}]fails[/]"
+        table.add_row(
+            row["name"], row["claim"], str(row["instances"]), f"{row['largest_error']:.1e}", verdict
+        )
+    console = console_for()
+    console.print(table)
+    for row in rows:
+        for failure in row["failures"]:
+            console.print(f"{row['name']}: {failure}", markup=False)
+
+
+def theorem_names() -> Iterable[str]:
+    from geq_papers.theorem.catalogue import THEOREMS
+
+    return THEOREMS
+
+
+WORDS = {"only": theorem_names}
+"""Option -> the words for it, for the completion of shells."""

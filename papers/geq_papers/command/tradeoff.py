@@ -1,0 +1,91 @@
+"""``geq tradeoff``: unrolled iterations against the implicit gradient, in accuracy, time and residual."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Any
+
+from geq.command.option import add_json, add_quiet, parse
+from geq.command.terminal import console_for, print_json
+from geq.command.train import normalised, options_from
+from geq.training.option import GROUPS
+
+if TYPE_CHECKING:
+    from geq_papers.tradeoff import Row, Setting
+
+SUMMARY = """Train one network through unrolled iterations and by the implicit function theorem, and compare.
+
+The rows of OptEq's table 8 at small scale: K = 5, 10, 20, 40 iterations, and two thresholds of the residual.
+Each row is a run below runs/STUDY; all options of geq train hold for all of them. Stopped with Ctrl-C, the
+same command goes on where it was, and finished rows are not run again."""
+
+
+def declare(parser: Any) -> None:
+    from jsonargparse import ActionConfigFile
+
+    from geq_papers.tradeoff import TradeoffOptions
+
+    parser.usage = "geq tradeoff [options]"
+    parser.add_argument("--config", "--preset", action=ActionConfigFile, help="as of geq train")
+    parser.add_class_arguments(TradeoffOptions)
+    add_json(parser)
+    add_quiet(parser)
+    for group in GROUPS:
+        parser.add_class_arguments(group)
+    parser.set_defaults(model="deep_opteq_tiny", epochs=5, picture=False)
+
+
+def main(arguments: list[str]) -> int:
+    parsed = parse("tradeoff", SUMMARY, normalised(arguments), declare)
+
+    from geq.training.interrupt import TrainingInterrupted
+    from geq_papers.tradeoff import Tradeoff, TradeoffOptions
+    from geq_papers.tradeoff_picture import draw_tradeoff
+
+    logging.basicConfig(level=logging.WARNING, format="geq: %(message)s", stream=sys.stderr)
+    console = console_for(parsed.json, parsed.quiet)
+    values: dict[str, Any] = {item.name: getattr(parsed, item.name) for item in fields(TradeoffOptions)}
+    frozen: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+    study = Tradeoff(TradeoffOptions(**frozen), options_from(parsed))
+
+    def report(setting: Setting) -> None:
+        console.print(setting.label, style="bold", highlight=False)
+
+    try:
+        rows = study.continue_until_done(report, console)
+    except TrainingInterrupted:
+        console.print("stopped; the same command goes on from here", highlight=False)
+        return 130
+    title = f"{study.base.model} on {study.base.data}"
+    draw_tradeoff(rows, study.picture, title)
+    if parsed.json:
+        print_json([asdict(row) for row in rows])
+        return 0
+    show(rows, title, console)
+    console.print(f"record   {study.record}", highlight=False, soft_wrap=True)
+    console.print(f"picture  {study.picture}", highlight=False, soft_wrap=True)
+    return 0
+
+
+def show(rows: list[Row], title: str, console: Any) -> None:
+    from rich import box
+    from rich.table import Table
+
+    caption = "times are for one image, in batches as in training"
+    table = Table(box=box.SIMPLE_HEAD, title=title, caption=caption, padding=(0, 1), collapse_padding=True)
+    table.add_column("training", no_wrap=True)
+    for name in ("accuracy\n%", "inference\nms", "backward\nms", "residual\n", "steps\n", "time\ns"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            row.label,
+            f"{row.accuracy:.2f}",
+            f"{row.inference:.3f}",
+            f"{row.back_propagation:.3f}",
+            f"{row.residual:.1e}",
+            f"{row.evaluations:.1f}",
+            f"{row.training:.0f}",
+        )
+    console.print(table)

@@ -1,0 +1,1 @@
+"""Feed-forward networks that the papers compare with, found through entry points."""

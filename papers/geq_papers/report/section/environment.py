@@ -1,0 +1,79 @@
+"""Where the runs happened, and every single run."""
+
+from __future__ import annotations
+
+from geq.number_format import MISSING, duration, shown
+from geq_papers.experiment.record import Record
+from geq_papers.report.sample import number
+from geq_papers.report.section.part import Section
+from geq_papers.report.source import Evidence
+from geq_papers.report.table import Cell, Column, Table
+
+RUN_COLUMNS = (
+    Column("Experiment"),
+    Column("Scale"),
+    Column("Arm"),
+    Column("Seed", numeric=True),
+    Column("Result", numeric=True),
+    Column("Metric"),
+    Column("CPU time", numeric=True),
+    Column("Finished"),
+    Column("Configuration"),
+    Column("Commit"),
+)
+
+
+def environment(evidence: Evidence) -> Section:
+    machines = machine_table(evidence.records)
+    runs = run_table(evidence)
+    return Section(
+        "environment", "Environment", "environment", {"machines": machines, "runs": runs}, (machines, runs)
+    )
+
+
+def machine_table(records: list[Record]) -> Table:
+    """A row for each combination of code, versions and machine."""
+    counted: dict[tuple[str, str, str], int] = {}
+    for record in records:
+        place = (commit(record), listed(record.versions), listed(record.machine))
+        counted[place] = counted.get(place, 0) + 1
+    columns = (Column("Runs", numeric=True), Column("Commit"), Column("Versions"), Column("Machine"))
+    rows = [
+        (Cell(str(runs), runs), Cell(code), Cell(versions, kind="words"), Cell(machine, kind="words"))
+        for (code, versions, machine), runs in sorted(counted.items(), key=lambda item: (-item[1], item[0]))
+    ]
+    return Table("Code, versions and machines", columns, tuple(rows))
+
+
+def run_table(evidence: Evidence) -> Table:
+    rows = []
+    for group in evidence.groups:
+        metric = next(iter(group.metrics), None)
+        for record in group.records:
+            value = number(record.metrics.get(metric.key)) if metric else None
+            rows.append(
+                (
+                    Cell(record.experiment),
+                    Cell(record.scale),
+                    Cell(record.arm),
+                    Cell(str(record.seed), record.seed),
+                    Cell(shown(value, metric.digits if metric else None), value),
+                    Cell(metric.head if metric else MISSING),
+                    Cell(duration(record.cpu_seconds), number(record.cpu_seconds)),
+                    Cell(record.finished),
+                    Cell(record.config_hash),
+                    Cell(commit(record)),
+                )
+            )
+    return Table("Runs", RUN_COLUMNS, tuple(rows), note="The first metric of each experiment.")
+
+
+def commit(record: Record) -> str:
+    if record.commit is None:
+        return "unknown"
+    code, plus, changes = record.commit.partition("+")
+    return f"{code[:10]}{plus}{changes}"
+
+
+def listed(values: dict[str, object]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items() if value is not None) or "unknown"

@@ -1,0 +1,19 @@
+"""What the papers print wrongly or leave open, and how it is handled here."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+
+from geq_papers.report.section.part import Section
+from geq_papers.report.table import Cell, Column, Table
+
+COLUMNS = (Column("Where"), Column("Printed"), Column("Right"), Column("Here"))
+KEYS = ("where", "printed", "right", "handled")
+
+
+def errata() -> Section:
+    entries = json.loads((resources.files("geq_papers.report") / "errata.json").read_text(encoding="utf-8"))
+    rows = tuple(tuple(Cell(entry[key], kind="words") for key in KEYS) for entry in entries)
+    table = Table("Errata and gaps", COLUMNS, rows)
+    return Section("errata", "Errata", "errata", {"entries": table}, (table,))
