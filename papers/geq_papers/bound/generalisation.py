@@ -68,7 +68,7 @@ def weight_norms(problem: EnergyProblem, U: AffineMap, x: Tensor) -> WeightNorms
     shape = (PROBES, *problem.initial_state(c).shape[1:])
     probe = torch.randint(0, 2, shape, generator=generator).to(x.dtype) * 2 - 1
     gram = float(c.W.adjoint(c.W(probe)).square().sum()) / PROBES  # Hutchinson's estimate of ‖WᵀW‖_F²
-    sides = [t[0].numel() for t in (x, c.injection, probe, c.W(probe[:1]))]
+    sides = [t[0].numel() for t in (x, c.v, probe, c.W(probe[:1]))]
     return WeightNorms(
         frobenius(c.W.weight, problem.W, size_of(x)),
         gram,
