@@ -65,7 +65,7 @@ def on_files(files: Files, config: MkDocsConfig, **rest: Any) -> Files:
 
 @cache
 def report() -> tuple[str, str]:
-    """The page of ``geq report`` on our records, and its tables of claims and results as Markdown."""
+    """The page of ``geq report`` on our records, and its tables of results as Markdown."""
     from geq_papers.experiment.plan import usable
     from geq_papers.experiment.registry import EXPERIMENTS
     from geq_papers.report.page import page, sections
@@ -76,7 +76,7 @@ def report() -> tuple[str, str]:
     tables = [
         table.markdown()
         for part in parts
-        if part.anchor in ("claims", "results", "study", "cost")
+        if part.anchor in ("results", "study", "cost")
         for table in part.tables
     ]
     return page(evidence, parts), "\n\n".join(tables)

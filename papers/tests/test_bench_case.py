@@ -99,7 +99,7 @@ def test_a_cheap_case_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "b4 dL/dW, ‖W‖ ≤ 0.95" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("page, brief", [("README.md", True), ("benchmarks/README.md", False)])
+@pytest.mark.parametrize("page, brief", [("docs/results.md", True), ("benchmarks/README.md", False)])
 def test_pages_show_the_records(page: str, brief: bool) -> None:
     """Their tables are what ``geq bench --table`` prints for the records of the repository."""
     root = Path(__file__).resolve().parents[2]

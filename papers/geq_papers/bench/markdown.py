@@ -1,4 +1,4 @@
-"""Records as the performance table of the README."""
+"""Records as the performance tables of the documentation."""
 
 from __future__ import annotations
 
