@@ -1,13 +1,17 @@
-"""The claims in the README are those that the records give."""
+"""The claims and figures in docs/results.md and in the README are those that the records give."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from geq_papers.bench.markdown import markdown, read_records
 from geq_papers.experiment.plan import usable
 from geq_papers.experiment.registry import EXPERIMENTS
 from geq_papers.report.page import sections
 from geq_papers.report.source import gather
+from geq_papers.report.table import Table
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -16,18 +20,43 @@ def rows(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("|")]
 
 
-def test_readme_shows_what_the_records_say() -> None:
+def cells(row: str) -> list[str]:
+    return [cell.strip() for cell in row.strip("|").split("|")]
+
+
+def part(page: str, heading: str) -> str:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return text.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+
+
+@pytest.fixture(scope="module")
+def claims() -> list[Table]:
     evidence = gather(str(ROOT / "results"), EXPERIMENTS, usable)
     assert not evidence.complaints
-    claims = next(part for part in sections(evidence) if part.anchor == "claims")
-    judged_tables = [table for table in claims.tables if not table.title.endswith("not run")]
-    made = list(dict.fromkeys(row for table in judged_tables for row in rows(table.markdown())))
-    page = (ROOT / "README.md").read_text(encoding="utf-8")
-    shown = rows(page.partition("## What holds")[2].partition("\n## ")[0])
-    assert shown[:2] == made[:2]
-    assert set(shown) <= set(made)
-    judged = [row for row in made if "GEQ table 1" in row and "| not run |" not in row]
-    assert judged
-    assert set(judged) <= set(shown), "the first table is shown whole, whatever came out"
-    decided = [row for row in made if row.startswith(("| holds |", "| fails |"))]
-    assert set(decided) <= set(shown), "of the others, what is decided"
+    return next(section for section in sections(evidence) if section.anchor == "claims").tables
+
+
+def test_results_show_what_the_records_say(claims: list[Table]) -> None:
+    text = part("docs/results.md", "Claims and verdicts")
+    shown = rows(text)
+    made = [row for table in claims for row in rows(table.markdown())]
+    assert shown == made, "every claim is shown, whatever came out, and nothing else"
+    titles = [line.removeprefix("### ") for line in text.splitlines() if line.startswith("### ")]
+    assert titles == [table.title for table in claims]
+    assert any("GEQ table 1" in row and "| not run |" not in row for row in shown)
+    assert any(row.startswith(("| holds |", "| fails |")) for row in shown)
+
+
+def test_readme_shows_what_the_records_say(claims: list[Table]) -> None:
+    """Every row of its table repeats, word for word, cells of one row of the claims or of the benchmarks."""
+    files = sorted((ROOT / "benchmarks" / "record").glob("*.jsonl"))
+    measured = markdown((record for path in files for record in read_records(path)), brief=True)
+    made = [row for table in claims for row in rows(table.markdown())] + rows(measured)
+    known = [set(cells(row)) for row in made]
+    shown = rows(part("README.md", "Results"))[2:]
+    assert 1 <= len(shown) <= 8
+    for row in shown:
+        assert len(set(cells(row))) == 4
+        assert any(set(cells(row)) <= record for record in known), f"no record has {row}"
+    verdicts = {verdict for verdict in ("holds", "fails") if any(verdict in cells(row) for row in shown)}
+    assert verdicts == {"holds", "fails"}, "what failed is shown beside what held"

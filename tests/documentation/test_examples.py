@@ -30,6 +30,14 @@ def test_examples_run(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "Traceback" not in capsys.readouterr().out
 
 
+def test_readme_is_short_and_shows_what_its_example_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(page.split()) <= 600
+    (block,) = BLOCK.findall(page)
+    exec(compile(block, "README.md", "exec"), {})
+    assert f"```text\n{capsys.readouterr().out}```" in page
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
