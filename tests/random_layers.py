@@ -47,7 +47,7 @@ def build(
         problem.W.raw_weight.mul_(20)  # so that the norm rule decides
         problem.U.raw_weight.mul_(injection)  # type: ignore[union-attr, operator]
         problem.U.bias.mul_(bias)  # type: ignore[union-attr, operator]
-    if isinstance(problem.kernel, (geq.kernels.GaussianKernel, geq.kernels.PatchGaussianKernel)):
+    if isinstance(problem.kernel, geq.kernels.GaussianKernel):
         problem.kernel.gamma = geq.bandwidth.FixedGamma(gamma)
     return Case(hidden_problems.layer_of(problem, on_failure="ignore"), size * x)
 

@@ -171,5 +171,5 @@ def test_cell_of_ones_own_has_no_energy(method: str) -> None:
     with pytest.raises(geq.errors.OptionError, match="Halving has no energy: it is not an EnergyProblem"):
         getattr(layer, method)(vectors())
     assert layer.well_posedness().unique is None, "nothing is known"
-    with pytest.raises(geq.errors.OptionError, match="needs a map that comes from an energy"):
+    with pytest.raises(geq.errors.OptionError, match="needs an equation that comes from an energy"):
         geq.Equilibrium(Halving(), solver=geq.solvers.FISTA())(vectors())

@@ -56,7 +56,7 @@ def run(short: bool, seed: int) -> Iterator[Row]:
 
 def feedbacks(layer: Equilibrium) -> list[Operator]:
     """The operators whose norm is bounded."""
-    return [m for m in layer.modules() if isinstance(m, Operator) and isinstance(m.norm, SpectralBound)]
+    return [m for m in layer.modules() if isinstance(m, Operator) and isinstance(m.constraint, SpectralBound)]
 
 
 def edited(rounds: int, generator: torch.Generator) -> Row:

@@ -50,7 +50,7 @@ class LiteralMap:
         assert isinstance(self.context, BoundKernel)
         penalty, W, similarity = self.cell.penalty, self.context.W, self.context
         kernel, v = self.cell.kernel, similarity.v.double()
-        if isinstance(kernel, (GaussianKernel, PatchGaussianKernel)):
+        if isinstance(kernel, GaussianKernel):
             pull, size = radial(kernel, similarity, v - times(W, z))
             s = transposed(W, pull, z)
         else:
@@ -93,7 +93,7 @@ def transposed(W: LinearMap, y: Tensor, z: Tensor) -> Tensor:
 def radial(kernel: GaussianKernel | PatchGaussianKernel, bound: Any, d: Tensor) -> tuple[Tensor, Tensor]:
     """βdW_hW_hᵀ on every patch; for the plain Gaussian a sample is one patch and W_h the identity."""
     gamma = bound.gamma.double()
-    if isinstance(kernel, GaussianKernel):
+    if not isinstance(kernel, PatchGaussianKernel):
         q = d.flatten(1).square().sum(1, keepdim=True)
         weight = torch.exp(-gamma * q).view(-1, *[1] * (d.dim() - 1))
         return weight * d, norm(weight * d) * (1 + (gamma * q).amax(1))

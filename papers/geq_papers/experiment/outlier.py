@@ -48,7 +48,7 @@ def weights_of(model: Network, images: Tensor) -> Iterator[tuple[Tensor, Tensor]
     inputs = model.inputs_of_equilibria(images)
     for name, layer in model.equilibria().items():
         c = layer.problem.inject(inputs[name])
-        if isinstance(c, BoundGaussian):
+        if isinstance(c, BoundGaussian) and c.gram is not None:
             z = layer.solve(inputs[name]).value
             assert isinstance(z, Tensor)
             yield layer.problem.attention(z, c), layer.problem.attention(torch.zeros_like(z), c)

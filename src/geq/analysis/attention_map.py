@@ -50,7 +50,7 @@ def attention_maps(layer: Equilibrium, x: Any) -> AttentionMaps:
     # The image, because only a prox is sure to satisfy the constraints to the last digit.
     z = layer.cell(layer.solve(x).value, c)
     energy = energy_map(problem, z, c)
-    if isinstance(c, BoundKernel) and isinstance(c, BoundGaussian):
+    if isinstance(c, BoundGaussian) and isinstance(problem.kernel, PatchGaussianKernel):
         beta = problem.attention(z, c)
         return AttentionMaps(beta.mean(1), beta.amin(1), energy, "" if energy is not None else NO_SUM)
     kernel = type(problem.kernel).__name__

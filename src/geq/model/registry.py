@@ -134,7 +134,7 @@ def list_models(pattern: str = "*") -> list[str]:
     """The names that match a shell pattern, in alphabetical order.
 
     >>> list_models("geq_*tiny")
-    ['geq_tiny']
+    ['geq_cascade_tiny', 'geq_strong_tiny', 'geq_tiny']
     """
     return sorted(name for name in {*catalogue(), *_SPECS} if fnmatchcase(name, pattern))
 

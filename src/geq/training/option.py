@@ -344,7 +344,7 @@ class TrainOptions(
     0.2
     >>> TrainOptions(epoch=5)
     Traceback (most recent call last):
-    geq.errors.OptionError: unknown option of TrainOptions 'epoch'; did you mean 'epochs'? (known: ...
+    geq.errors.OptionError: unknown option of TrainOptions 'epoch'; did you mean 'epochs'? (nearest of ...
     """
 
     def __post_init__(self) -> None:
