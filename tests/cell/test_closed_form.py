@@ -121,6 +121,17 @@ def test_tolerance_holds_for_the_state(kernel: str, tol: float, bound: float) ->
         assert (residual <= tol * (1 + tol)).all()
 
 
+@pytest.mark.parametrize("kernel", SIMILARITIES)
+def test_a_solve_in_the_features_keeps_no_graph(kernel: str) -> None:
+    """Also where the caller records gradients, in which mode the map is evaluated."""
+    problem = wide(SIMILARITIES[kernel](), geq.constraints.SpectralBound(0.5)).eval()
+    x = torch.randn(2, 3, 6, 6, dtype=torch.float64)
+    assert isinstance(reduced(problem, x), FeatureEquation)
+    solution = geq.fixed_point(problem.equation(x), None, geq.solvers.Anderson(), tol=1e-8)
+    assert not solution.value.requires_grad
+    torch.testing.assert_close(problem.equation(x)(solution.value), solution.value, rtol=1e-6, atol=1e-7)
+
+
 def test_features_are_not_used_where_they_prove_nothing() -> None:
     x = torch.randn(2, 3, 6, 6, dtype=torch.float64)
     assert not isinstance(

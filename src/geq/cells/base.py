@@ -21,6 +21,12 @@ def parts_of(state: State) -> tuple[Tensor, ...]:
     return state if isinstance(state, tuple) else (state,)
 
 
+def detached(state: State) -> State:
+    """Return a state without its graph: the same tensors where they have none."""
+    parts = tuple(part.detach() if part.requires_grad else part for part in parts_of(state))
+    return parts if isinstance(state, tuple) else parts[0]
+
+
 class Equation:
     """z = T(z) for one input: all that solvers and gradients see.
 

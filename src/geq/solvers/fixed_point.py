@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from geq.cells.base import Equation, State, parts_of
+from geq.cells.base import Equation, State, detached, parts_of
 from geq.errors import ConvergenceError, ConvergenceWarning, OptionError, unknown_name
 from geq.solvers import rules
 from geq.solvers.base import Solution, Solver, Status
@@ -113,7 +113,7 @@ def fixed_point(
     if progress.best_is_start:
         progress.best = progress.best.clone()  # a start that was good enough stays the caller's own memory
     solution = progress.solution(packing)
-    solution = replace(solution, value=fn.state(solution.value))
+    solution = replace(solution, value=detached(fn.state(solution.value)))
     if solution.status is not Status.CONVERGED and on_failure != "ignore":
         failed = ~solution.converged
         message = (
