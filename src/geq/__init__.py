@@ -23,7 +23,7 @@ _HOME = {
 NAMESPACES = [
     "bandwidth",
     "cells",
-    "certificate",
+    "certificates",
     "constraints",
     "errors",
     "gradients",

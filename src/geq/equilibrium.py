@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from geq.bandwidth import statistics_paused, statistics_wanted
 from geq.cells import Cell, CellEquation, EnergyProblem, Equation
 from geq.cells.base import State
-from geq.certificate import WellPosedness
+from geq.certificates.well_posedness import WellPosedness
 from geq.errors import CheckedOptions, OptionError, unknown_name
 from geq.gradients import Gradient, Implicit
 from geq.gradients.base import refuse_second_derivative

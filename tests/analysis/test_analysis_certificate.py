@@ -106,14 +106,14 @@ def test_plain_iteration_is_as_fast_as_proved(recipe: Recipe) -> None:
 def test_two_factors_and_the_smaller_counts() -> None:
     cell = random_layers.build("gaussian", 0, 0.9, 0.1, 1.0, 1.0, 1.0).layer.cell
     mild, strong, beyond = (
-        geq.certificate.WellPosedness(n, -(n**2), PEAK_CURVATURE * n**2) for n in (0.5, 0.95, 1.6)
+        geq.certificates.WellPosedness(n, -(n**2), PEAK_CURVATURE * n**2) for n in (0.5, 0.95, 1.6)
     )
     assert distance_factor(cell, mild) == pytest.approx(1 / (1 - 0.25))
     convex = (2 + 0.95**2) / (1 - PEAK_CURVATURE * 0.95**2)
     assert distance_factor(cell, strong) == pytest.approx(convex)
     assert convex < 1 / (1 - 0.95**2)
     assert distance_factor(cell, beyond) is None
-    assert distance_factor(cell, geq.certificate.WellPosedness()) is None
+    assert distance_factor(cell, geq.certificates.WellPosedness()) is None
 
 
 @pytest.mark.parametrize("name", ["geq_tiny", "geq_tiny_nonpatch", "geq_tiny_control", "mopteq_tiny"])

@@ -13,7 +13,7 @@ import pytest
 PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "src" / "geq"
 PAGE = PACKAGE.parents[1] / "docs" / "architecture.md"
 
-BASE = {"errors", "certificate"}
+BASE = {"errors", "certificates"}
 WEIGHTS = BASE | {"operators", "constraints"}
 PARTS = WEIGHTS | {"penalties", "regularizers", "kernels", "bandwidth"}
 CORE = PARTS | {"cells", "solvers", "gradients", "equilibrium"}
@@ -26,10 +26,10 @@ ALLOWED = {
     "durable": {"errors"},
     "number_format": set(),
     "printable": set(),
-    "certificate": {"errors"},
     "bandwidth": {"errors"},
     "constraints": {"errors"},
-    "operators": {"errors", "constraints"},
+    "certificates": {"constraints"},
+    "operators": BASE | {"constraints"},
     "penalties": BASE,
     "regularizers": {"errors", "penalties"},
     "kernels": BASE | {"bandwidth", "operators", "penalties", "cache"},
@@ -57,9 +57,9 @@ ALLOWED = {
 ORDER = [
     *(
         "errors",
-        "certificate",
         "bandwidth",
         "constraints",
+        "certificates",
         "operators",
         "penalties",
         "regularizers",

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import geq
 from geq.analysis.certificate import distance_factor
-from geq.certificate import WellPosedness
+from geq.certificates.well_posedness import WellPosedness
 
 Map = geq.cells.Equation
 

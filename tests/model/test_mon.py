@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from geq.certificate import MonotoneWellPosedness
+from geq.certificates.well_posedness import MonotoneWellPosedness
 from geq.equilibrium import Equilibrium
 from geq.errors import GeqError, InputError, OptionError
 from geq.gradients import Implicit

@@ -7,31 +7,31 @@ import torch
 
 import geq
 import hidden_problems
-from geq.certificate import MonotoneWellPosedness
+from geq.certificates.well_posedness import MonotoneWellPosedness
 from hidden_problems import vectors
 
 
 def test_verdicts() -> None:
-    gaussian = geq.certificate.WellPosedness(0.9, -0.81, 0.36)
+    gaussian = geq.certificates.WellPosedness(0.9, -0.81, 0.36)
     assert gaussian.rate == 0.81
     assert gaussian.contraction
     assert gaussian.unique
     assert gaussian.largest_step == pytest.approx(2 / 1.81)
     assert str(gaussian) == "feedback norm ≤ 0.900: one equilibrium, contracts by 0.810"
 
-    strong = geq.certificate.WellPosedness(1.4, -1.96, 0.87)
+    strong = geq.certificates.WellPosedness(1.4, -1.96, 0.87)
     assert not strong.contraction
     assert strong.unique
     assert "one equilibrium, plain iteration not certified" in str(strong)
 
-    hopeless = geq.certificate.WellPosedness(2.0, -4.0, 1.8)
+    hopeless = geq.certificates.WellPosedness(2.0, -4.0, 1.8)
     assert not hopeless.unique
     assert hopeless.largest_step is None
     assert "uniqueness not certified" in str(hopeless)
 
 
 def test_nothing_known() -> None:
-    unknown = geq.certificate.WellPosedness()
+    unknown = geq.certificates.WellPosedness()
     assert unknown.rate is unknown.contraction is unknown.unique is unknown.largest_step is None
     assert str(unknown) == "nothing is proved: this map has no certificate"
 

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import geq
-from geq.operators.enclosure import (
+from geq.certificates.banded_gram import StripGram
+from geq.certificates.enclosure import (
     THOROUGH,
     Enclosure,
     convolution_enclosure,
     largest_singular_value,
     matrix_enclosure,
 )
-from geq.operators.patch_root import PatchRoot
-from geq.operators.strip_gram import StripGram
+from geq.certificates.patch_root import PatchRoot
 from hidden_problems import matrix_of
 
 SIZES = st.integers(1, 7)

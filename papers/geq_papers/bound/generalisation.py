@@ -15,10 +15,10 @@ from geq.analysis.norm import AffineMap, LayerNorms, input_map
 from geq.analysis.result import Bound, Result, Table, shown
 from geq.analysis.subject import Settings, Subject
 from geq.cells import EnergyProblem
+from geq.certificates.fourier_bound import wrapped
 from geq.equilibrium import Equilibrium, ignore_failures
 from geq.operators import Convolution, Operator
 from geq.operators.operator import Size, size_of
-from geq.operators.symbol import wrapped
 from geq_papers.bound.pac_bayes import (
     Norms,
     corrected_geq,

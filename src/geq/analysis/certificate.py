@@ -1,7 +1,7 @@
 """Certificates of the equilibria of a trained network: what its weights prove, and what that says of each
 input.
 
-From the norm of the feedback follow verdicts (:class:`~geq.certificate.WellPosedness`): contraction, strong
+From the norm of the feedback follow verdicts (:class:`~geq.certificates.WellPosedness`): contraction, strong
 convexity, one equilibrium. From a residual follows how far a state is from the equilibrium, for the map T =
 prox(∇S) whose smooth part ½‖z‖² − S has curvature in [1 − upper, 1 − lower]:
 
@@ -26,7 +26,7 @@ from geq.analysis.result import Result, Table, shown
 from geq.analysis.subject import Subject
 from geq.cells import EnergyProblem
 from geq.cells.base import Cell
-from geq.certificate import WellPosedness
+from geq.certificates.well_posedness import WellPosedness
 from geq.equilibrium import Equilibrium
 from geq.operators.operator import Size, size_of
 from geq.solvers import Picard, Solution, fixed_point

@@ -18,7 +18,7 @@ from geq.analysis.landscape import Landscape, landscape, plane_of
 from geq.analysis.saliency import grad_cam
 from geq.analysis.trace import Trace, Way, own_way, trace
 from geq.cells import EnergyProblem
-from geq.certificate import WellPosedness
+from geq.certificates.well_posedness import WellPosedness
 from geq.data.transform.pixel import Normalize
 from geq.equilibrium import ignore_failures
 from geq.errors import InputError, OptionError, unknown_name

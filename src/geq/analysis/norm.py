@@ -1,6 +1,6 @@
 """The norms of a layer that every bound is made of: W, W_hᵀW jointly, and the input map that U really is.
 
-In evaluation an :class:`~geq.layers.energy.Injection` is affine: its norm divides by running statistics, so
+In evaluation an :func:`~geq.layers.energy.injection` is affine: its norm divides by running statistics, so
 x ↦ scale·(Ux + b − mean)/√(var + ε) has the kernel of U with scaled rows, and a bias of its own.
 """
 
@@ -13,13 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from geq.cells import EnergyProblem
+from geq.certificates.enclosure import QUICK, THOROUGH, Enclosure, convolution_enclosure, matrix_enclosure
+from geq.certificates.patch_root import PatchRoot
 from geq.equilibrium import Equilibrium
 from geq.kernels import PatchGaussianKernel
-from geq.layers.energy import Injection
+from geq.layers.energy import Scale
 from geq.operators import Convolution, Dense, Operator
-from geq.operators.enclosure import QUICK, THOROUGH, Enclosure, convolution_enclosure, matrix_enclosure
 from geq.operators.operator import Size
-from geq.operators.patch_root import PatchRoot
 
 
 @dataclass(frozen=True)
@@ -48,22 +48,28 @@ class AffineMap:
 @torch.no_grad()
 def input_map(module: nn.Module, size: Size | None) -> AffineMap | None:
     """What a module in the place of U computes in evaluation; None for one that is not known to be affine."""
-    linear, scale, shift = module, torch.ones(()), torch.zeros(())
-    if isinstance(module, Injection):
-        linear = module.linear
-        norm = module.norm
-        scale = torch.tensor(module.scale, dtype=torch.float64)
-        if norm is not None:
-            assert norm.running_mean is not None
-            assert norm.running_var is not None
-            scale = scale / (norm.running_var.double() + norm.eps).sqrt()
-            shift = -norm.running_mean.double()
+    parts = list(module) if isinstance(module, nn.Sequential) and len(module) else [module]
+    linear, scale, shift = parts[0], torch.ones((), dtype=torch.float64), torch.zeros(())
+    for part in parts[1:]:
+        if isinstance(part, Scale):
+            scale = part.factor * scale
+        elif (
+            isinstance(part, (nn.BatchNorm1d, nn.BatchNorm2d))
+            and not part.affine
+            and part is parts[1]
+            and part.running_mean is not None
+            and part.running_var is not None
+        ):
+            scale = scale / (part.running_var.double() + part.eps).sqrt()
+            shift = -part.running_mean.double()
+        else:
+            return None
     if not isinstance(linear, (Convolution, Dense)):
         return None
     weight = linear.effective_weight(size).detach().double()
     weight = linear.full_kernel(weight) if isinstance(linear, Convolution) else weight
     bias = weight.new_zeros(len(weight)) if linear.bias is None else linear.bias.detach().double()
-    rows = scale.double().expand(len(weight)).reshape(-1, *[1] * (weight.dim() - 1))
+    rows = scale.expand(len(weight)).reshape(-1, *[1] * (weight.dim() - 1))
     return AffineMap(linear, weight * rows, (bias + shift) * scale, size)
 
 

@@ -23,7 +23,7 @@ from torch import Tensor
 from geq.analysis.subject import solved_tightly
 from geq.cells import CellEquation, EnergyProblem, Equation
 from geq.cells.base import State, parts_of
-from geq.certificate import WellPosedness
+from geq.certificates.well_posedness import WellPosedness
 from geq.equilibrium import Equilibrium
 from geq.errors import InputError
 from geq.gradients import Unrolled

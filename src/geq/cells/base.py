@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from geq.cells.linearisation import AutogradLinearisation, Linearisation
-from geq.certificate import WellPosedness
+from geq.certificates.well_posedness import WellPosedness
 from geq.errors import CheckedOptions, InputError, OptionError
 from geq.operators.operator import Size
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from geq.cells.base import Cell
 from geq.cells.energy import check_input, injected
-from geq.certificate import WellPosedness, uncertified
+from geq.certificates.well_posedness import WellPosedness, uncertified
 from geq.errors import CheckedOptions, OptionError
 from geq.operators.operator import LinearMap, Operator, Size
 from geq.penalties.base import NonNegative, Penalty

@@ -12,14 +12,14 @@ from torch import Tensor, nn
 from geq.cells.base import Cell, CellEquation, Equation
 from geq.cells.features import ClosedLinearisation, FeatureEquation
 from geq.cells.linearisation import Linearisation, ProximalLinearisation
-from geq.certificate import WellPosedness, uncertified
+from geq.certificates.enclosure import QUICK, Enclosure, convolution_enclosure
+from geq.certificates.patch_root import PatchRoot
+from geq.certificates.well_posedness import WellPosedness, uncertified
 from geq.errors import InputError, OptionError
 from geq.kernels.base import BoundKernel, Kernel, derivative
 from geq.kernels.gaussian import BoundGaussian, PatchGaussianKernel
 from geq.kernels.inner_product import LinearKernel
-from geq.operators.enclosure import QUICK, Enclosure, convolution_enclosure
 from geq.operators.operator import Convolution, Operator, Size, channels_last, working_dtype
-from geq.operators.patch_root import PatchRoot
 from geq.penalties.base import NonNegative, Penalty, per_sample
 
 
@@ -108,7 +108,7 @@ class EnergyProblem(Cell):
 
     def bind(self, v: Tensor) -> BoundKernel:
         """Return the kernel and W for an injection v = Ux + b."""
-        c = self.kernel.bind_as_defined(v)
+        c = self.kernel.bind(v)
         c.W = self.W.bind(v)
         return c
 
@@ -178,7 +178,7 @@ class EnergyProblem(Cell):
 
         Args:
             size: Height and width of the maps, which the norm of a convolution depends on.
-            budget: Multiply-adds that the proof may take; see :mod:`geq.operators.enclosure`.
+            budget: Multiply-adds that the proof may take; see :mod:`geq.certificates.enclosure`.
         """
         W, kernel = self.W, self.kernel
         if not isinstance(kernel, PatchGaussianKernel) or not isinstance(W, Convolution):

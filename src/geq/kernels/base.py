@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from geq.certificate import uncertified
+from geq.certificates.well_posedness import uncertified
 from geq.errors import CheckedOptions, GradientError, InputError
 from geq.operators.operator import LinearMap
 
@@ -44,6 +44,12 @@ class Kernel(nn.Module, metaclass=CheckedOptions):
 
     acts_on: Literal["features", "state"] = "features"
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Derive the gradient of a ``value`` that is new: the closed forms inherited are of another one."""
+        super().__init_subclass__(**options)
+        if "value" in vars(cls) and vars(cls).keys().isdisjoint(CLOSED_FORMS):
+            cls.grad, cls.bind = Kernel.grad, Kernel.bind  # type: ignore[method-assign]
+
     @abstractmethod
     def value(self, u: Maps, v: Maps) -> Scores:
         """Return S(u, v), one number per sample."""
@@ -55,18 +61,6 @@ class Kernel(nn.Module, metaclass=CheckedOptions):
     def bind(self, v: Maps) -> BoundKernel:
         """Return the kernel for one v, with everything that depends on v or the weights computed once."""
         return BoundKernel(self, v)
-
-    def bind_as_defined(self, v: Maps) -> BoundKernel:
-        """Return :meth:`bind`, or a derived gradient where a subclass defines ``value`` but inherits the
-        closed forms of another one.
-        """
-        return BoundKernel(self, v) if self.inherits_closed_form() else self.bind(v)
-
-    def inherits_closed_form(self) -> bool:
-        """Return whether ``value`` is defined below the closed forms of its gradient."""
-        kinds = [kind for kind in type(self).__mro__ if issubclass(kind, Kernel) and kind is not Kernel]
-        nearest = next((kind for kind in kinds if not vars(kind).keys().isdisjoint(CLOSED_FORMS)), None)
-        return nearest is not None and any("value" in vars(kind) for kind in kinds[: kinds.index(nearest)])
 
     def check(self, shape: tuple[int, ...]) -> None:
         """Refuse maps (without batch axis) that this kernel cannot take."""
@@ -112,7 +106,7 @@ class BoundKernel:
 
     def grad(self, u: Tensor) -> Tensor:
         # The check of `value` is worth having only where `grad` goes through it.
-        if type(self.kernel).grad is Kernel.grad or self.kernel.inherits_closed_form():
+        if type(self.kernel).grad is Kernel.grad:
             return derivative(self.value, u)
         return self.kernel.grad(u, self.v)
 

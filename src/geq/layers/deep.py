@@ -12,7 +12,7 @@ from geq.constraints import Constraint
 from geq.equilibrium import Equilibrium
 from geq.errors import OptionError
 from geq.gradients import Gradient, Implicit
-from geq.layers.energy import Injection
+from geq.layers.energy import injection
 from geq.operators import Convolution, Dense, SeparableConvolution
 from geq.penalties import Penalty, penalty_of
 from geq.regularizers import FeatureRegulariser
@@ -48,7 +48,7 @@ def unit_layers(
     """The unit layers of pairs W and U."""
     penalty = penalty_of(activation)
     return [
-        UnitLayer(W, Injection(U, normalise_input), penalty, alpha, learn_alpha)
+        UnitLayer(W, injection(U, normalise_input), penalty, alpha, learn_alpha)
         for (W, U), alpha in zip(operators, alphas, strict=True)
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from typing import Any
 
 from torch import Tensor, nn
@@ -49,32 +50,38 @@ def inner_product_kernel(kernel: Kernel | None) -> Kernel:
     return kernel
 
 
-class Injection(nn.Module):
-    """x ↦ scale·norm(Ux + b).
+class Scale(nn.Module):
+    """x ↦ factor·x."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.factor * x
+
+    def extra_repr(self) -> str:
+        return f"{self.factor:g}"
+
+
+def injection(linear: Convolution | Dense, normalise: bool, scale: float = 1.0) -> nn.Sequential:
+    """Return x ↦ scale·norm(Ux + b).
 
     The norm has no learned scale: with one, weight decay lets the injection shrink until the layer is dead. A
     normalised injection needs no bias of its own.
 
     Args:
         linear: U.
-        normalise: batch norm without learned parameters.
-        scale: constant factor. A fixed γ needs distances of order one: KerDEQ uses 1/√(entries of a patch).
+        normalise: Whether to apply batch norm, without learned parameters.
+        scale: Constant factor. A fixed γ needs distances of order one: KerDEQ uses 1/√(entries of a patch).
     """
-
-    def __init__(self, linear: Convolution | Dense, normalise: bool, scale: float = 1.0) -> None:
-        super().__init__()
-        self.linear, self.scale = linear, scale
-        kind = nn.BatchNorm2d if isinstance(linear, Convolution) else nn.BatchNorm1d
-        self.norm = kind(linear.out_channels, affine=False) if normalise else None
-
-    def forward(self, x: Tensor) -> Tensor:
-        v = self.linear(x)
-        if self.norm is not None:
-            v = self.norm(v)
-        return v if self.scale == 1 else self.scale * v
-
-    def extra_repr(self) -> str:
-        return f"scale={self.scale:g}"
+    kind = nn.BatchNorm2d if isinstance(linear, Convolution) else nn.BatchNorm1d
+    parts: dict[str, nn.Module] = {"linear": linear}
+    if normalise:
+        parts["norm"] = kind(linear.out_channels, affine=False)
+    if scale != 1:
+        parts["scale"] = Scale(scale)
+    return nn.Sequential(OrderedDict(parts))
 
 
 class GEQ2d(Equilibrium):
@@ -132,7 +139,7 @@ class GEQ2d(Equilibrium):
                 f"use {channel_split * math.ceil(mid_channels / channel_split)}"
             )
         linear = Convolution(in_channels, mid_channels, kernel_size, bias=not normalise_input)
-        U = Injection(linear, normalise_input, injection_scale)
+        U = injection(linear, normalise_input, injection_scale)
         constraint = constraint or SpectralBound(STRONGEST)
         W = Convolution(out_channels, mid_channels, kernel_size, constraint=constraint)
         cell = EnergyProblem(kernel, W, U)
@@ -176,7 +183,7 @@ class OptEq2d(Equilibrium):
         check_channels(in_channels, out_channels, mid_channels)
         linear = Convolution(in_channels, out_channels, kernel_size, bias=not normalise_input)
         W = Convolution(out_channels, mid_channels, kernel_size, constraint=constraint)
-        cell = EnergyProblem(kernel, W, Injection(linear, normalise_input))
+        cell = EnergyProblem(kernel, W, injection(linear, normalise_input))
         super().__init__(cell, solver, gradient or Implicit(tol=1e-3), tol, max_steps, on_failure)
 
 
@@ -214,7 +221,7 @@ class GEQLinear(Equilibrium):
         check_channels(in_features, out_features, mid_features)
         linear = Dense(in_features, mid_features, bias=not normalise_input)
         W = Dense(out_features, mid_features, constraint=constraint)
-        cell = EnergyProblem(GaussianKernel(gamma), W, Injection(linear, normalise_input))
+        cell = EnergyProblem(GaussianKernel(gamma), W, injection(linear, normalise_input))
         super().__init__(cell, solver, gradient or GAUSSIAN_GRADIENT, tol, max_steps, on_failure)
 
 
@@ -251,5 +258,5 @@ class OptEqLinear(Equilibrium):
         check_channels(in_features, out_features, mid_features)
         linear = Dense(in_features, out_features, bias=not normalise_input)
         W = Dense(out_features, mid_features, constraint=constraint)
-        cell = EnergyProblem(kernel, W, Injection(linear, normalise_input))
+        cell = EnergyProblem(kernel, W, injection(linear, normalise_input))
         super().__init__(cell, solver, gradient or Implicit(tol=1e-3), tol, max_steps, on_failure)

@@ -37,7 +37,7 @@ from geq.equilibrium import Equilibrium
 from geq.errors import InputError, OptionError
 from geq.gradients import Implicit
 from geq.kernels import GaussianKernel, Kernel, LinearKernel, PolynomialKernel, SigmoidKernel
-from geq.layers.energy import GAUSSIAN_GRADIENT, GEQ2d, Injection, OptEq2d
+from geq.layers.energy import GAUSSIAN_GRADIENT, GEQ2d, OptEq2d, injection
 from geq.model.config import ADDED_LATER
 from geq.model.differentiation import DifferentiationConfig
 from geq.model.feature_map import FeatureMap
@@ -221,7 +221,7 @@ class BranchConfig(DifferentiationConfig):
                 max_steps=self.max_steps,
             )
         if self.kernel == "gaussian":
-            U = Injection(Convolution(in_channels, mid_channels), normalise=True, scale=self.injection_scale)
+            U = injection(Convolution(in_channels, mid_channels), normalise=True, scale=self.injection_scale)
             W = Convolution(self.out_channels, mid_channels, constraint=norm)
             problem = EnergyProblem(GaussianKernel(self.gamma_rule(self.channel_split, self.patch)), W, U)
             return Equilibrium(problem, solver, gradient, self.tol, self.max_steps)

@@ -37,7 +37,7 @@ from jaxtyping import Complex, Float
 from torch import Tensor, nn
 
 from geq.cells import Cell
-from geq.certificate import MonotoneWellPosedness, WellPosedness, uncertified
+from geq.certificates.well_posedness import MonotoneWellPosedness, WellPosedness, uncertified
 from geq.errors import InputError, OptionError
 from geq.model.mon_operator import apply_symbol, identity_like, norm_upper_bound, symbol
 from geq.operators.operator import Size

@@ -17,9 +17,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from geq.certificates.enclosure import QUICK, Enclosure, convolution_enclosure, matrix_enclosure
 from geq.constraints.spectral import Constraint, SpectralBound, Unconstrained
 from geq.errors import CheckedOptions, InputError, OptionError
-from geq.operators.enclosure import QUICK, Enclosure, convolution_enclosure, matrix_enclosure
 
 Size = tuple[int, int]
 """Height and width of maps."""
@@ -155,7 +155,7 @@ class Operator(nn.Module, metaclass=CheckedOptions):
 
         Args:
             size: height and width of the maps, which the norm of a convolution depends on.
-            budget: multiply-adds that the upper bound may take; see :mod:`geq.operators.enclosure`.
+            budget: multiply-adds that the upper bound may take; see :mod:`geq.certificates.enclosure`.
         """
 
 

@@ -7,10 +7,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from geq.certificates.enclosure import QUICK, ROUNDING, Enclosure
+from geq.certificates.fourier_bound import wrapped
 from geq.constraints.spectral import Constraint
-from geq.operators.enclosure import QUICK, ROUNDING, Enclosure
 from geq.operators.operator import Convolution, Operator, Size
-from geq.operators.symbol import wrapped
 
 
 class SeparableConvolution(Convolution):

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from geq.certificate import uncertified
+from geq.certificates.well_posedness import uncertified
 from geq.errors import CheckedOptions, OptionError
 
 

@@ -18,7 +18,7 @@ from skorch import NeuralNet
 from skorch.dataset import ValidSplit
 from torch import Tensor
 
-from geq.certificate import WellPosedness
+from geq.certificates.well_posedness import WellPosedness
 from geq.constraints import SpectralBound
 from geq.errors import CheckedOptions, InputError
 from geq.model.network import EquilibriumReport

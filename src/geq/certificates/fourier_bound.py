@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Complex, Float
 from torch import Tensor
 
-from geq.operators.patch_root import PatchRoot
+from geq.certificates.patch_root import PatchRoot
 
 POWER_STEPS = 20
 

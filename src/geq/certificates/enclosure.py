@@ -32,10 +32,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from geq.certificates.banded_gram import StripGram, strip_cost
+from geq.certificates.fourier_bound import fourier_bound
+from geq.certificates.patch_root import PatchRoot
 from geq.constraints.power_iteration import generic_direction, top_direction
-from geq.operators.patch_root import PatchRoot
-from geq.operators.strip_gram import StripGram, strip_cost
-from geq.operators.symbol import fourier_bound
 
 ROUNDING = 2e-7
 """Relative margin of an upper bound: more than rounding can hide on the largest matrices in use."""

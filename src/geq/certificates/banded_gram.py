@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from geq.operators.patch_root import PatchRoot
+from geq.certificates.patch_root import PatchRoot
 
 
 def strip_cost(weight: Tensor, height: int, width: int, step: int) -> float:
