@@ -8,8 +8,8 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
+import energy_problems
 import geq
-import hidden_problems
 
 
 @dataclass(frozen=True)
@@ -35,21 +35,21 @@ def build(
     norm = geq.constraints.SpectralBound(feedback)
     if kernel in ("gaussian", "linear"):
         problem, x = (
-            hidden_problems.dense(kernel, constraint=norm, seed=seed),
-            hidden_problems.vectors(4, seed),
+            energy_problems.dense(kernel, constraint=norm, seed=seed),
+            energy_problems.vectors(4, seed),
         )
     else:
         name = {"patch": "patch", "conv-gaussian": "gaussian", "conv-linear": "linear"}[kernel]
         padding = ("zeros", "circular")[seed % 2]
-        problem = hidden_problems.conv(name, padding, constraint=norm, seed=seed)
-        x = hidden_problems.maps(4, seed)
+        problem = energy_problems.conv(name, padding, constraint=norm, seed=seed)
+        x = energy_problems.maps(4, seed)
     with torch.no_grad():
         problem.W.raw_weight.mul_(20)  # so that the norm rule decides
         problem.U.raw_weight.mul_(injection)  # type: ignore[union-attr, operator]
         problem.U.bias.mul_(bias)  # type: ignore[union-attr, operator]
     if isinstance(problem.kernel, geq.kernels.GaussianKernel):
         problem.kernel.gamma = geq.bandwidth.FixedGamma(gamma)
-    return Case(hidden_problems.layer_of(problem, on_failure="ignore"), size * x)
+    return Case(energy_problems.layer_of(problem, on_failure="ignore"), size * x)
 
 
 KERNELS = ("gaussian", "patch", "conv-gaussian", "linear", "conv-linear")

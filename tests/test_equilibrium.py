@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
+import energy_problems
 import geq
-import hidden_problems
-from hidden_problems import CASES, SOLVERS, layer_of, maps, vectors
+from energy_problems import CASES, SOLVERS, layer_of, maps, vectors
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if "literal" not in case])
@@ -51,7 +51,7 @@ def test_a_sample_does_not_depend_on_its_batch(case: str, solver: str) -> None:
 @pytest.mark.parametrize("memory", [2, 5])
 def test_anderson_does_not_feel_the_scale(memory: int, dtype: torch.dtype) -> None:
     """On the bias-free linear kernel the map is homogeneous: so are the iterates of a relative ridge."""
-    problem = hidden_problems.dense("linear").to(dtype)
+    problem = energy_problems.dense("linear").to(dtype)
     with torch.no_grad():
         problem.U.bias.zero_()  # type: ignore[union-attr, operator]
     tol = 1e-5 if dtype == torch.float32 else 1e-9
@@ -66,7 +66,7 @@ def test_anderson_does_not_feel_the_scale(memory: int, dtype: torch.dtype) -> No
 
 
 def test_one_step_is_enough_at_the_equilibrium() -> None:
-    problem, x = hidden_problems.dense("gaussian"), vectors()
+    problem, x = energy_problems.dense("gaussian"), vectors()
     z = layer_of(problem, tol=1e-12).solve(x).value
     solution = layer_of(problem, tol=1e-9, max_steps=1).solve(x, z0=z)
     assert solution.converged.all()
@@ -75,7 +75,7 @@ def test_one_step_is_enough_at_the_equilibrium() -> None:
 
 @pytest.mark.parametrize("solver", ["picard", "anderson", "broyden", "fista"])
 def test_warm_start_saves_steps(solver: str) -> None:
-    problem, x = hidden_problems.dense("linear"), vectors()
+    problem, x = energy_problems.dense("linear"), vectors()
     layer = layer_of(problem, solver=SOLVERS[solver], tol=1e-7)
     z = layer(x)
     nearby = x + 1e-4 * torch.randn_like(x)
@@ -90,7 +90,7 @@ def test_warm_start_saves_steps(solver: str) -> None:
 
 @pytest.mark.parametrize("training", [True, False])
 def test_gradient_in_training_and_evaluation(training: bool) -> None:
-    layer = layer_of(hidden_problems.dense("gaussian")).train(training)
+    layer = layer_of(energy_problems.dense("gaussian")).train(training)
     x = vectors().requires_grad_()
     layer(x).sum().backward()
     assert x.grad is not None
@@ -99,14 +99,14 @@ def test_gradient_in_training_and_evaluation(training: bool) -> None:
 
 
 def test_well_posedness_is_that_of_the_problem() -> None:
-    layer = layer_of(hidden_problems.dense("gaussian"))
+    layer = layer_of(energy_problems.dense("gaussian"))
     assert layer.well_posedness() == layer.problem.well_posedness()
     assert layer.well_posedness().contraction
 
 
 def test_a_score_of_ones_own_is_differentiated() -> None:
-    problem, x = hidden_problems.dense("gaussian"), vectors().requires_grad_()
-    closed, derived = layer_of(problem), layer_of(hidden_problems.derived(problem))
+    problem, x = energy_problems.dense("gaussian"), vectors().requires_grad_()
+    closed, derived = layer_of(problem), layer_of(energy_problems.derived(problem))
     torch.testing.assert_close(derived(x), closed(x), rtol=1e-9, atol=1e-10)
     gradients: list[Tensor] = [torch.autograd.grad(layer(x).sum(), x)[0] for layer in (closed, derived)]
     torch.testing.assert_close(*gradients, rtol=1e-6, atol=1e-8)
@@ -114,6 +114,6 @@ def test_a_score_of_ones_own_is_differentiated() -> None:
 
 
 def test_repr_shows_how_it_is_solved() -> None:
-    shown = repr(geq.Equilibrium(hidden_problems.dense(), solver=geq.solvers.Anderson(memory=3), tol=1e-3))
+    shown = repr(geq.Equilibrium(energy_problems.dense(), solver=geq.solvers.Anderson(memory=3), tol=1e-3))
     for piece in ("Anderson(memory=3", "Implicit(", "tol=0.001", "max_steps=50", "EnergyProblem", "Gaussian"):
         assert piece in shown

@@ -13,8 +13,8 @@ from torch.optim.swa_utils import AveragedModel
 from torch.utils.checkpoint import checkpoint
 
 import geq
+from energy_problems import matrix_of
 from geq.model.registry import create_model
-from hidden_problems import matrix_of
 
 LAYERS: dict[str, Callable[..., geq.Equilibrium]] = {
     "OptEqLinear": lambda **o: geq.OptEqLinear(5, 8, **o),

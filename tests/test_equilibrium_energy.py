@@ -7,9 +7,9 @@ import torch
 from scipy.optimize import nnls
 from torch import Tensor
 
+import energy_problems
 import geq
-import hidden_problems
-from hidden_problems import CASES, maps, vectors
+from energy_problems import CASES, maps, vectors
 
 
 def layer_of(problem: geq.EnergyProblem | geq.Cell, **options: object) -> geq.Equilibrium:
@@ -26,7 +26,7 @@ def convex_problems() -> dict[str, geq.EnergyProblem]:
         geq.penalties.NoPenalty(),
     ]
     return {
-        f"{kernel}-{type(penalty).__name__}": hidden_problems.dense(kernel, penalty=penalty, constraint=norm)
+        f"{kernel}-{type(penalty).__name__}": energy_problems.dense(kernel, penalty=penalty, constraint=norm)
         for kernel, norm in [
             ("linear", geq.constraints.SpectralBound(0.95)),
             ("gaussian", geq.constraints.SpectralBound(1.4)),
@@ -62,7 +62,7 @@ def test_no_feasible_perturbation_lowers_the_energy(name: str) -> None:
 
 def test_linear_kernel_against_a_quadratic_solver() -> None:
     """min ½zᵀ(I − WᵀW)z − vᵀz over z ≥ 0, as non-negative least squares of a Cholesky factor."""
-    problem, x = hidden_problems.dense("linear"), vectors()
+    problem, x = energy_problems.dense("linear"), vectors()
     W = problem.W.weight.detach()
     v = problem.inject(x).v.detach()
     L = torch.linalg.cholesky(torch.eye(W.shape[1], dtype=W.dtype) - W.T @ W)
@@ -93,7 +93,7 @@ def test_envelope_gradient_of_the_energy(case: str) -> None:
 @pytest.mark.parametrize("trained", [True, False])
 @pytest.mark.parametrize("kernel", ["patch-learned", "patch-paper"])
 def test_envelope_gradient_in_the_parameters(kernel: str, trained: bool) -> None:
-    layer = layer_of(hidden_problems.conv(kernel))
+    layer = layer_of(energy_problems.conv(kernel))
     x = maps()[:1]
     if trained:
         layer.train()(2 * x)  # γ relative to a running scale, no longer to an expectation
@@ -137,16 +137,16 @@ def test_energy_is_finite_though_the_solver_leaves_the_constraints(solver: geq.s
 
 
 def test_second_derivative_of_the_energy_is_refused_or_right() -> None:
-    x = hidden_problems.small_vectors().requires_grad_()
-    layer = layer_of(hidden_problems.dense("gaussian"))
+    x = energy_problems.small_vectors().requires_grad_()
+    layer = layer_of(energy_problems.dense("gaussian"))
     with pytest.raises(geq.errors.GradientError, match="silently wrong"):
         torch.autograd.grad(layer.energy(x).sum(), x, create_graph=True)
-    unrolled = layer_of(hidden_problems.dense("gaussian"), gradient=geq.gradients.Unrolled(30))
+    unrolled = layer_of(energy_problems.dense("gaussian"), gradient=geq.gradients.Unrolled(30))
     assert torch.autograd.gradgradcheck(unrolled.energy, (x,), fast_mode=True)
 
 
 def test_attention_is_the_weight_of_each_patch() -> None:
-    layer = layer_of(hidden_problems.conv("patch"))
+    layer = layer_of(energy_problems.conv("patch"))
     x = maps()
     beta = layer.attention(x)
     assert beta.shape == (3, 2, 2, 2)

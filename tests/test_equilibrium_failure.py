@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import Tensor
 
+import energy_problems
 import geq
-import hidden_problems
-from hidden_problems import CASES, SOLVERS, layer_of, vectors
+from energy_problems import CASES, SOLVERS, layer_of, vectors
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("max_steps", [1, 2])
 def test_few_steps_give_the_best_iterate_seen(solver: str, max_steps: int) -> None:
-    problem, x = hidden_problems.dense("gaussian"), vectors()
+    problem, x = energy_problems.dense("gaussian"), vectors()
     layer = layer_of(problem, solver=SOLVERS[solver], max_steps=max_steps, on_failure="ignore")
     solution = layer.solve(x, trace=True)
     assert solution.steps.tolist() == [max_steps] * 3
@@ -66,7 +66,7 @@ def test_empty_batch(case: str, training: bool) -> None:
 
 def strong_layer(**options: object) -> geq.Equilibrium:
     """A linear kernel far beyond ‖W‖ < 1, which diverges."""
-    problem = hidden_problems.dense("linear", constraint=geq.constraints.Unconstrained())
+    problem = energy_problems.dense("linear", constraint=geq.constraints.Unconstrained())
     with torch.no_grad():
         problem.W.raw_weight.mul_(5)
     options = {"solver": geq.solvers.Picard(), "tol": 1e-6, "max_steps": 400, **options}
@@ -103,7 +103,7 @@ def test_failure_is_treated_as_asked(training: bool) -> None:
 
 
 def test_statistics_of_the_solve() -> None:
-    layer = layer_of(hidden_problems.dense("gaussian"), tol=1e-6)
+    layer = layer_of(energy_problems.dense("gaussian"), tol=1e-6)
     assert layer.last_solution is None
     layer(vectors())
     assert layer.last_solution is not None
@@ -142,4 +142,4 @@ OPTIONS: list[tuple[Callable[[geq.EnergyProblem], object], str]] = [
 @pytest.mark.parametrize(("build", "told"), OPTIONS)
 def test_bad_options(build: Callable[[geq.EnergyProblem], object], told: str) -> None:
     with pytest.raises(geq.errors.OptionError, match=told):
-        build(hidden_problems.dense())
+        build(energy_problems.dense())

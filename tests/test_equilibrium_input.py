@@ -8,25 +8,25 @@ import pytest
 import torch
 from torch import Tensor
 
+import energy_problems
 import geq
-import hidden_problems
 
 METHODS = ["__call__", "solve", "energy", "attention"]
 
 
 def dense_layer(**options: object) -> geq.Equilibrium:
-    return geq.Equilibrium(hidden_problems.dense("gaussian"), **options)  # type: ignore[arg-type]
+    return geq.Equilibrium(energy_problems.dense("gaussian"), **options)  # type: ignore[arg-type]
 
 
 def conv_layer() -> geq.Equilibrium:
-    return geq.Equilibrium(hidden_problems.conv("patch"))
+    return geq.Equilibrium(energy_problems.conv("patch"))
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("poison", [math.nan, math.inf, -math.inf])
 def test_input_must_be_finite(method: str, training: bool, poison: float) -> None:
-    x = hidden_problems.vectors()
+    x = energy_problems.vectors()
     x[1, 2] = poison
     with pytest.raises(geq.errors.InputError, match="x must be finite: got NaN or infinity; check the data"):
         getattr(dense_layer().train(training), method)(x)
@@ -81,7 +81,7 @@ def test_wrong_maps(method: str, shape: tuple[int, ...], told: str | None) -> No
 
 @pytest.mark.parametrize("training", [True, False])
 def test_wrong_start(training: bool) -> None:
-    layer, x = dense_layer().train(training), hidden_problems.vectors()
+    layer, x = dense_layer().train(training), energy_problems.vectors()
     with pytest.raises(
         geq.errors.InputError, match=r"z0 must have the shape of the state, \[\(3, 6\)\]: got \[\(3, 5\)\]"
     ):

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
+import energy_problems
 import geq
-import hidden_problems
 from geq.constraints.spectral import constraint_memory, restore_constraint_memory
 
 NORMS = {
@@ -27,9 +27,9 @@ def trained(kind: str, norm: str, steps: int = 3) -> tuple[geq.Equilibrium, Tens
     """A layer after a few steps of training, with everything it remembers."""
     rule = NORMS[norm]()
     if kind.startswith("patch"):
-        problem, x = hidden_problems.conv(kind, constraint=rule), hidden_problems.small_maps()
+        problem, x = energy_problems.conv(kind, constraint=rule), energy_problems.small_maps()
     else:
-        problem, x = hidden_problems.dense(kind, constraint=rule), hidden_problems.small_vectors()
+        problem, x = energy_problems.dense(kind, constraint=rule), energy_problems.small_vectors()
     with torch.no_grad():
         problem.W.raw_weight.mul_(0.3)
         if norm == "weight":

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
+import energy_problems
 import geq
-import hidden_problems
 
 KINDS = ["linear", "polynomial", "sigmoid", "gaussian-learned", "gaussian-paper", "own", "patch-learned"]
 
@@ -22,13 +22,13 @@ def layer_and_input(kind: str, **options: object) -> tuple[geq.Equilibrium, Tens
     options = {"tol": 1e-5, "max_steps": 200, **options}
     if kind.startswith("patch"):
         problem, x = (
-            hidden_problems.conv(kind, constraint=geq.constraints.SpectralBound(0.6)),
-            hidden_problems.small_maps(),
+            energy_problems.conv(kind, constraint=geq.constraints.SpectralBound(0.6)),
+            energy_problems.small_maps(),
         )
     else:
         problem, x = (
-            hidden_problems.dense(kind, constraint=geq.constraints.SpectralBound(0.6)),
-            hidden_problems.small_vectors(),
+            energy_problems.dense(kind, constraint=geq.constraints.SpectralBound(0.6)),
+            energy_problems.small_vectors(),
         )
     return geq.Equilibrium(problem, **options), x  # type: ignore[arg-type]
 
@@ -123,7 +123,7 @@ def test_other_precision_is_refused_in_words(dtype: torch.dtype) -> None:
 def test_start_in_another_precision_is_cast() -> None:
     layer, x = layer_and_input("gaussian-learned")
     layer.eval()
-    z0 = torch.zeros(3, hidden_problems.STATE)
+    z0 = torch.zeros(3, energy_problems.STATE)
     torch.testing.assert_close(layer(x, z0=z0), layer(x))
 
 
@@ -155,11 +155,11 @@ def test_functional_call(kind: str) -> None:
 
 COMPILED = """
 import torch, geq
-import hidden_problems
+import energy_problems
 for kernel in ("gaussian-learned", "linear", "own"):
-    problem = hidden_problems.dense(kernel, constraint=geq.constraints.SpectralBound(0.6))
+    problem = energy_problems.dense(kernel, constraint=geq.constraints.SpectralBound(0.6))
     layer = geq.Equilibrium(problem, tol=1e-9, max_steps=200)
-    x = hidden_problems.small_vectors().requires_grad_()
+    x = energy_problems.small_vectors().requires_grad_()
     ends = torch.nn.Linear(4, 4).double(), torch.nn.Linear(6, 2).double()
     network = torch.nn.Sequential(ends[0], layer, ends[1]).eval()
     plain = network(x)

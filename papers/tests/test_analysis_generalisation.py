@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import geq
+from energy_problems import matrix_of
 from geq_papers.bound.generalisation import frobenius
 from geq_papers.bound.pac_bayes import (
     Norms,
@@ -24,7 +25,6 @@ from geq_papers.bound.pac_bayes import (
     paper_right_side,
     remark_1,
 )
-from hidden_problems import matrix_of
 
 INPUTS, FEATURES, STATE, CLASSES = 3, 4, 5, 3
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import geq
+from energy_problems import conv, maps
 from geq.analysis.norm import input_map, layer_norms
 from geq.cells import EnergyEquation
 from geq.operators.operator import size_of
@@ -28,7 +29,6 @@ from geq_papers.bound.similarity import (
     remark_3,
     weighted_square,
 )
-from hidden_problems import conv, maps
 
 INPUTS, FEATURES, STATE = 4, 6, 6
 

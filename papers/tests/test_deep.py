@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 
 import geq
+from energy_problems import matrix_of
 from geq.cells import Cell, DeepCell, UnitLayer
 from geq.operators import SeparableConvolution
 from geq.penalties import TanhPenalty
 from geq.regularizers import Decorrelation, FeatureDecay
 from geq_papers.theorem.forms import AffineChange, BlockForm, ChangedForm, FeatureForm
-from hidden_problems import matrix_of
 
 SIZES = (3, 6, 2)
 

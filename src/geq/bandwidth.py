@@ -35,7 +35,7 @@ def statistics_paused() -> Iterator[None]:
 
 
 def statistics_wanted() -> bool:
-    """Whether a pass in training mode updates statistics: not where checkpointing repeats it in backward."""
+    """Return whether a training pass updates statistics: not if checkpointing repeats it in backward."""
     return not _PAUSED.get() and torch._C._current_graph_task_id() == -1
 
 
@@ -243,7 +243,7 @@ class PaperGamma(RunningScale):
 
 
 def as_gamma_rule(gamma: float | int | GammaRule | None) -> GammaRule:
-    """A number is a fixed γ, None the default rule."""
+    """Return a rule for γ: a number is a fixed γ, None the default rule."""
     if gamma is None:
         return LearnedGamma()
     return gamma if isinstance(gamma, GammaRule) else FixedGamma(float(gamma))

@@ -218,7 +218,7 @@ def each(x: Any, change: Callable[[Tensor], Tensor]) -> Any:
 
 
 def like_input(z: State, x: Any) -> Any:
-    """The state in the precision of a half-precision module's input; found in single precision."""
+    """Return the state in the precision of a half-precision module's input; found in single precision."""
     dtype = next((t.dtype for t in tensors_in(x)), None)
     if dtype not in HALF:
         return z

@@ -63,7 +63,7 @@ class MissingExtraError(GeqError, ImportError):
 
 
 def one_line(problem: BaseException) -> str:
-    """What an error of another library says, for a message of ours: one line, and never a long one.
+    """Return the message of another library's error as one short line.
 
     >>> one_line(ValueError("bad header\\nat byte 7")), len(one_line(ValueError("x" * 9999)))
     ('bad header at byte 7', 300)
@@ -111,7 +111,7 @@ def nearest_names(name: str, known: Iterable[str]) -> list[str]:
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> OptionError:
-    """An error for ``name`` that names the nearest of the ``known`` ones.
+    """Return an error for ``name`` that names the nearest of the ``known`` ones.
 
     >>> print(unknown_name("model", "geq_tny", ["geq_tiny", "resnet18"]))
     unknown model 'geq_tny'; did you mean 'geq_tiny'? (known: geq_tiny, resnet18)
@@ -152,7 +152,7 @@ class CheckedOptions(ABCMeta):
         return whole.replace(parameters=list(whole.parameters.values())[1:])
 
     def _options(cls) -> list[str] | None:
-        """The keywords that the constructor takes; None where it takes any."""
+        """Return the keywords that the constructor takes; None where it takes any."""
         owner = next(base for base in cls.__mro__ if "__init__" in vars(base))
         if owner.__module__ in ("builtins", "torch.nn.modules.module"):
             return []  # these say **kwargs, and then refuse every one of them in their own words

@@ -12,6 +12,7 @@ from torch import Tensor
 
 import geq
 import random_layers
+from energy_problems import hessian_of_score, matrix_of
 from geq.analysis.certificate import (
     certify,
     certify_layer,
@@ -26,7 +27,6 @@ from geq.analysis.subject import equilibria, inputs, solved_tightly
 from geq.kernels.gaussian import PEAK_CURVATURE
 from geq.model.registry import create_model
 from geq.operators.operator import Size
-from hidden_problems import hessian_of_score, matrix_of
 from random_layers import Recipe
 
 

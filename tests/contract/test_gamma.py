@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+import energy_problems
 import geq
-import hidden_problems
 
 RULES = {
     "fixed": lambda: geq.bandwidth.FixedGamma(0.5),
@@ -98,8 +98,8 @@ def test_paper_per_sample() -> None:
 def test_paper_caps_the_largest_weight() -> None:
     """β_max = e^{−0.2} at z = 0, for vectors and for patches."""
     for problem, x in [
-        (hidden_problems.dense("gaussian-paper"), hidden_problems.vectors()),
-        (hidden_problems.conv("patch-paper"), hidden_problems.maps()),
+        (energy_problems.dense("gaussian-paper"), energy_problems.vectors()),
+        (energy_problems.conv("patch-paper"), energy_problems.maps()),
     ]:
         c = problem.inject(x)
         attention = problem.attention(problem.initial_state(c), c).flatten(1)
@@ -135,8 +135,8 @@ def test_exact_hit_keeps_gamma_finite() -> None:
 
 @pytest.mark.parametrize("kernel", ["gaussian-learned", "patch-learned"])
 def test_statistics_follow_training_solves_only(kernel: str) -> None:
-    problem = hidden_problems.dense(kernel) if "patch" not in kernel else hidden_problems.conv(kernel)
-    x = hidden_problems.vectors() if "patch" not in kernel else hidden_problems.maps()
+    problem = energy_problems.dense(kernel) if "patch" not in kernel else energy_problems.conv(kernel)
+    x = energy_problems.vectors() if "patch" not in kernel else energy_problems.maps()
     layer = geq.Equilibrium(problem)
     rule = problem.kernel.gamma
     assert isinstance(rule, geq.bandwidth.LearnedGamma)
@@ -195,8 +195,8 @@ def test_zero_makes_non_negative_sparse_coding() -> None:
     """γ = 0: min ½‖z‖² + ½‖v − Wz‖² over z ≥ 0, by an independent solver."""
     from scipy.optimize import nnls
 
-    problem = hidden_problems.dense("gaussian-zero", constraint=geq.constraints.Unconstrained())
-    x = hidden_problems.vectors()
+    problem = energy_problems.dense("gaussian-zero", constraint=geq.constraints.Unconstrained())
+    x = energy_problems.vectors()
     layer = geq.Equilibrium(problem, solver=geq.solvers.Anderson(memory=8), tol=1e-12, max_steps=500).eval()
     W = problem.W.weight.detach()
     v = problem.inject(x).v.detach()

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
+import energy_problems
 import geq
-import hidden_problems
-from hidden_problems import CASES
+from energy_problems import CASES
 
 SOLVERS = {
     "picard": geq.solvers.Picard(),
@@ -36,11 +36,11 @@ KERNELS = ["linear", "polynomial", "sigmoid", "gaussian", "gaussian-learned", "o
 def small_problem(kernel: str) -> tuple[geq.EnergyProblem, Tensor]:
     """Well inside of what contracts, so that long sums converge too."""
     if kernel.startswith("patch"):
-        build, data = hidden_problems.conv, hidden_problems.small_maps
+        build, data = energy_problems.conv, energy_problems.small_maps
         return build(kernel, "circular", constraint=geq.constraints.SpectralBound(0.5)), data()[:1]
-    return hidden_problems.dense(
+    return energy_problems.dense(
         kernel, constraint=geq.constraints.SpectralBound(0.5)
-    ), hidden_problems.small_vectors()[:2]
+    ), energy_problems.small_vectors()[:2]
 
 
 def layer_of(problem: geq.EnergyProblem | geq.Cell, **options: object) -> geq.Equilibrium:
@@ -68,7 +68,7 @@ def test_every_gradient_is_the_difference_quotient(kernel: str, solver: str) -> 
 
 
 @pytest.mark.parametrize("gradient", EXACT)
-@pytest.mark.parametrize("kernel", [*KERNELS, "gaussian-paper", "gaussian-zero", *hidden_problems.PATCHED])
+@pytest.mark.parametrize("kernel", [*KERNELS, "gaussian-paper", "gaussian-zero", *energy_problems.PATCHED])
 def test_gradcheck_in_input_and_parameters(kernel: str, gradient: str) -> None:
     problem, x = small_problem(kernel)
     layer = layer_of(problem, gradient=EXACT[gradient])
@@ -93,8 +93,8 @@ def test_gradcheck_in_input_and_parameters(kernel: str, gradient: str) -> None:
     ids=lambda penalty: type(penalty).__name__,
 )
 def test_gradcheck_with_every_penalty(penalty: geq.penalties.Penalty) -> None:
-    problem = hidden_problems.dense("gaussian", penalty=penalty)
-    x = hidden_problems.small_vectors().requires_grad_()
+    problem = energy_problems.dense("gaussian", penalty=penalty)
+    x = energy_problems.small_vectors().requires_grad_()
     layer = layer_of(problem, gradient=geq.gradients.Implicit(tol=1e-13))
     assert torch.autograd.gradcheck(layer, (x,), fast_mode=True)
 
@@ -174,7 +174,7 @@ ANY: dict[str, geq.gradients.Gradient] = {
 def test_samples_do_not_meet_in_backward(name: str) -> None:
     problem, _ = small_problem("gaussian")
     layer = layer_of(problem, gradient=ANY[name])
-    x = hidden_problems.small_vectors().requires_grad_()
+    x = energy_problems.small_vectors().requires_grad_()
     z = layer(x)
     (gradient,) = torch.autograd.grad(z[1].sum(), x)
     assert not gradient[[0, 2]].any()

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 import geq
+from energy_problems import convolve, convolve_back, matrix_of
 from geq.operators import SeparableConvolution
 from geq.operators.operator import size_of
-from hidden_problems import convolve, convolve_back, matrix_of
 
 NORMS = {
     "none": geq.constraints.Unconstrained,

@@ -111,7 +111,7 @@ class UnitLayer(nn.Module, metaclass=CheckedOptions):
         )
 
     def unproved(self) -> str:
-        """The assumption of the certificate that cannot be checked, or ""."""
+        """Return the assumption of the certificate that cannot be checked, or ""."""
         return (
             uncertified(self, "lipschitz", ("inject", "alpha"))
             or uncertified(self.W, "norm_enclosure", ("bind", "apply_weight", "apply_adjoint"))
@@ -204,7 +204,7 @@ class DeepCell(Cell):
         return z
 
     def unproved(self) -> str:
-        """The assumption of the certificate that cannot be checked, or ""."""
+        """Return the assumption of the certificate that cannot be checked, or ""."""
         regulariser = self.regulariser
         if regulariser is not None and not isinstance(regulariser, SeparableRegulariser):
             return f"the operator of {type(regulariser).__name__} is not known to be 1-Lipschitz"
@@ -217,7 +217,7 @@ class DeepCell(Cell):
 
     @torch.no_grad()
     def well_posedness(self, size: Size | None = None) -> WellPosedness:
-        """The product of the layers' Lipschitz constants: below 1 there is one equilibrium, and plain
+        """Return the product of the layers' Lipschitz constants: below 1 there is one equilibrium, and plain
         iteration finds it. With a regulariser nothing is proved unless its operator is a prox.
         """
         norms = [layer.W.norm_enclosure(size).upper for layer in self.units]

@@ -43,7 +43,7 @@ class StripGram:
         self.kept: dict[tuple[int, ...], Tensor] = {}
 
     def pair(self, i: int, j: int) -> Tensor:
-        """The block of two single rows; zero where they do not meet."""
+        """Return the block of two single rows; zero where they do not meet."""
         total = self.products[0, 0].new_zeros(self.size, self.size)
         for r in range(
             max(0, i - self.margin, j - self.margin), min(self.height, min(i, j) + self.margin + 1)
@@ -53,7 +53,7 @@ class StripGram:
         return total
 
     def block(self, i: int, j: int) -> Tensor:
-        """The block of two strips."""
+        """Return the block of two strips."""
         # All strips further than a margin from the border are alike.
         above, below = min(i, j) * self.step, self.height - (max(i, j) + 1) * self.step
         place = (i - j, min(above, self.margin), min(below, self.margin))
@@ -66,7 +66,7 @@ class StripGram:
         return self.kept[place]
 
     def below(self, tau: float) -> bool:
-        """Whether every eigenvalue is below ``tau``: whether a Cholesky factor of τI − AAᵀ exists."""
+        """Return whether every eigenvalue is below ``tau``: whether a Cholesky factor of τI − AAᵀ exists."""
         band = math.ceil(2 * self.margin / self.step)
         factor: dict[tuple[int, int], Tensor] = {}
         for i in range(self.height // self.step):

@@ -72,7 +72,7 @@ class Enclosure:
 def largest_singular_value(
     apply: Callable[[Tensor], Tensor], adjoint: Callable[[Tensor], Tensor], shape: tuple[int, ...]
 ) -> float:
-    """A lower bound of ‖A‖, usually exact to six digits.
+    """Return a lower bound of ‖A‖, usually exact to six digits.
 
     The iteration runs in single precision; what it finds is one vector, for which ‖Ax‖/‖x‖ is then computed
     in double. So the answer is a lower bound whatever went before.
@@ -84,7 +84,7 @@ def largest_singular_value(
 
 @torch.no_grad()
 def matrix_enclosure(weight: Float[Tensor, "out in"]) -> Enclosure:
-    """The norm of a matrix: its singular values."""
+    """Return the norm of a matrix: its singular values."""
     norm = float(torch.linalg.matrix_norm(weight.detach().double(), 2))
     return Enclosure(norm, norm * (1 + ROUNDING), "singular values")
 
@@ -98,7 +98,7 @@ def convolution_enclosure(
     root: PatchRoot | None = None,
     budget: float = QUICK,
 ) -> Enclosure:
-    """The norm of a convolution that keeps the size of its maps, followed by a patch root if one is given.
+    """Return the norm of a size-preserving convolution, followed by a patch root if one is given.
 
     Args:
         weight: its kernel.

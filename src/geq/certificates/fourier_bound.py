@@ -20,7 +20,7 @@ SMALL_SYMBOL = 128
 def wrapped(
     kernel: Float[Tensor, "out in k k"], height: int, width: int
 ) -> Float[Tensor, "out in {height} {width}"]:
-    """The kernel laid on a periodic grid, folded where the grid is smaller than the kernel."""
+    """Return the kernel laid on a periodic grid, folded where the grid is smaller than the kernel."""
     folded = kernel.new_zeros(*kernel.shape[:2], height, width)
     for i in range(kernel.shape[2]):
         for j in range(kernel.shape[3]):
@@ -67,7 +67,7 @@ def symbol_grams(
 
 
 def top_eigenvalue(grams: Complex[Tensor, "frequencies n n"]) -> float:
-    """A lower bound of the largest eigenvalue, by a few power iterations."""
+    """Return a lower bound of the largest eigenvalue, by a few power iterations."""
     vector = grams.sum(-1, keepdim=True)
     for _ in range(POWER_STEPS):
         vector = grams @ (vector / torch.linalg.vector_norm(vector, dim=1, keepdim=True).clamp_min(1e-150))
@@ -75,7 +75,7 @@ def top_eigenvalue(grams: Complex[Tensor, "frequencies n n"]) -> float:
 
 
 def fourier_bound(weight: Tensor, height: int, width: int, root: PatchRoot | None, guess: float) -> float:
-    """The largest singular value over all frequencies; of large matrices a bound at most 0.25 % above it."""
+    """Return the largest singular value over all frequencies, for large matrices at most 0.25 % too big."""
     tau = max(guess, 1e-150) ** 2
     for grams in symbol_grams(weight, height, width, root):
         if grams.shape[-1] <= SMALL_SYMBOL:

@@ -14,7 +14,7 @@ LANCZOS_VECTORS = 12
 
 
 def generic_direction(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """A fixed pseudo-random unit vector, which no particular operator has as a singular vector."""
+    """Return a fixed pseudo-random unit vector, which no particular operator has as a singular vector."""
     generator = torch.Generator().manual_seed(0)
     start = torch.randn(shape, generator=generator, dtype=torch.float64)
     return (start / start.norm()).to(dtype)

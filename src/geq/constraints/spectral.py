@@ -46,7 +46,7 @@ class Constraint(nn.Module, metaclass=CheckedOptions):
 
     @abstractmethod
     def forward(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Tensor:
-        """The effective weight of an operator whose argument has ``shape`` (one sample, batch axis of 1)."""
+        """Return the effective weight, for an argument of ``shape`` (one sample, batch axis of 1)."""
 
 
 class Unconstrained(Constraint):
@@ -84,7 +84,7 @@ class Measured(NamedTuple):
 
 
 def fitting(kept: Measured | None, weight: Tensor, shape: tuple[int, ...]) -> Measured | None:
-    """What was kept, if it is of a weight and of maps like these."""
+    """Return the kept direction if weight and maps have the same kind, else None."""
     if kept is None or tuple(kept.direction.shape) != shape:
         return None
     old = kept.weight
@@ -143,11 +143,11 @@ class SpectralBound(Constraint):
         return apply(weight, direction).norm()
 
     def factor(self, sigma: Tensor) -> Tensor:
-        """What a weight of norm ``sigma`` is multiplied with: a number, or one per row, as a column."""
+        """Return the factor for a weight of norm ``sigma``: a number, or a column with one per row."""
         return (sigma / self.bound).clamp_min(1.0).reciprocal()
 
     def _follow(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Tensor:
-        """The direction in training."""
+        """Return the direction in training."""
         kept = fitting(self.followed, weight, shape)
         if kept is not None:
             if torch.equal(kept.weight, weight):
@@ -163,7 +163,7 @@ class SpectralBound(Constraint):
         return self.followed.direction
 
     def _settle(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Tensor:
-        """The direction in evaluation."""
+        """Return the direction in evaluation."""
         kept = fitting(self._settled, weight, shape)
         # By value, because an edit of weight.data leaves no other trace.
         if kept is None or not torch.equal(kept.weight, weight):
@@ -171,7 +171,7 @@ class SpectralBound(Constraint):
         return kept.direction
 
     def _found(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Measured:
-        """The direction from the fixed start, to convergence."""
+        """Return the direction from the fixed start, to convergence."""
         maps = functools.partial(apply, weight), functools.partial(adjoint, weight)
         direction = top_direction(*maps, self._start(weight, shape), self.MOST_STEPS)
         return Measured(weight.clone(), direction)
@@ -240,7 +240,7 @@ class FrobeniusBound(SpectralBound):
 
 
 def constraint_memory(model: nn.Module) -> dict[str, dict[str, Tensor]]:
-    """What the norm rules of a model remember of training, by name: for a checkpoint to continue exactly."""
+    """Return the training state of a model's norm bounds, by name, for a checkpoint to resume exactly."""
     return {
         name: rule.followed._asdict()
         for name, rule in model.named_modules()

@@ -44,7 +44,7 @@ class Geometry(ctypes.Structure):
 
 
 def cpu_features() -> str:
-    """What ``-march=native`` depends on, so that a shared home folder serves different machines."""
+    """Return the CPU features that ``-march=native`` uses: a shared home may serve different machines."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -54,7 +54,7 @@ def cpu_features() -> str:
 
 @functools.cache
 def load() -> ctypes.CDLL | None:
-    """The compiled library, or None where it cannot be had."""
+    """Return the compiled library, or None where it cannot be had."""
     compiler = shutil.which(os.environ.get("CC", "cc"))
     if os.environ.get("GEQ_COMPILE") == "0" or compiler is None:
         return None
@@ -75,7 +75,7 @@ def load() -> ctypes.CDLL | None:
 
 
 def shares_openmp() -> bool:
-    """Whether torch's own OpenMP is visible; a second one would fight with it for the cores."""
+    """Return whether torch's own OpenMP is visible; a second one would fight with it for the cores."""
     return hasattr(ctypes.CDLL(None), "GOMP_parallel") and platform.system() == "Linux"
 
 
@@ -105,7 +105,7 @@ def compiled(compiler: str, flags: tuple[str, ...], library: Path) -> bool:
 
 
 def usable(v: Tensor, u: Tensor, entries: int) -> bool:
-    """Whether the compiled form can take these maps; others go through the plain formula."""
+    """Return whether the compiled form can take these maps; others go through the plain formula."""
     return (
         v.device.type == "cpu"
         and v.dtype in (torch.float32, torch.float64)
@@ -155,7 +155,7 @@ def check(
 
 @functools.cache
 def memory_order(patch: int, split: int) -> Tensor:
-    """Where each entry of a patch, taken pixel by pixel, stands in the order (channel, row, column)."""
+    """Return the position of each entry, taken pixel by pixel, in the order (channel, row, column)."""
     return torch.arange(split * patch**2).view(split, patch**2).t().reshape(-1)
 
 

@@ -45,7 +45,7 @@ def unit_layers(
     activation: Penalty | Callable[[Tensor], Tensor] | None,
     normalise_input: bool,
 ) -> list[UnitLayer]:
-    """The unit layers of pairs W and U."""
+    """Return the unit layers of pairs W and U."""
     penalty = penalty_of(activation)
     return [
         UnitLayer(W, injection(U, normalise_input), penalty, alpha, learn_alpha)

@@ -39,7 +39,7 @@ def check_channels(in_channels: int, out_channels: int, mid_channels: int) -> No
 
 
 def inner_product_kernel(kernel: Kernel | None) -> Kernel:
-    """The kernel of an OptEq layer, by default the linear one."""
+    """Return the kernel of an OptEq layer, by default the linear one."""
     if kernel is None:
         return LinearKernel()
     if kernel.acts_on != "state":

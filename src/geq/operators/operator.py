@@ -34,7 +34,7 @@ def size_of(maps: Any) -> Size | None:
 
 
 def channels_last(maps: Tensor) -> bool:
-    """Whether a batch of maps is contiguous in memory with its channels last, and only so."""
+    """Return whether a batch of maps is contiguous in memory with its channels last, and only so."""
     if maps.dim() != 4 or maps.is_contiguous():
         return False
     return maps.is_contiguous(memory_format=torch.channels_last)
@@ -146,7 +146,7 @@ class Operator(nn.Module, metaclass=CheckedOptions):
         """Something on the grid and in the precision of the maps of a solve."""
 
     def effective_weight(self, size: Size | None = None) -> Tensor:
-        """The weight that a solve on maps of a size uses: constrained, and in its precision."""
+        """Return the weight that a solve on maps of a size uses: constrained, and in its precision."""
         return self.bind(self.like_maps(size)).weight
 
     @abstractmethod
@@ -258,7 +258,7 @@ class Convolution(Operator):
             raise OptionError(f"padding must be one of {', '.join(self.PADDINGS)}: got {padding!r}")
 
     def like_maps(self, size: Size | None) -> Tensor:
-        """An empty map of a size, in the precision of a solve."""
+        """Return an empty map of a size, in the precision of a solve."""
         if size is None:
             raise OptionError(
                 "the norm of a convolution depends on the size of its maps: give it, for instance "
@@ -321,7 +321,7 @@ class Convolution(Operator):
         return convolution_enclosure(weight, *size, self.padding, budget=budget)
 
     def full_kernel(self, weight: Tensor) -> Float[Tensor, "out in k k"]:
-        """The kernel of the convolution that a weight stands for."""
+        """Return the kernel of the convolution that a weight stands for."""
         return weight
 
     def extra_repr(self) -> str:

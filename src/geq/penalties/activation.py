@@ -89,7 +89,7 @@ class ActivationPenalty(Penalty):
         return torch.where(reached, (y - 0.5 * z) * z - self.primitive(y), math.inf)
 
     def inverse(self, z: Tensor) -> Tensor:
-        """A y with σ(y) = z; infinite where there is none."""
+        """Return a y with σ(y) = z; infinite where there is none."""
         centre = self.function(torch.zeros_like(z))
         sign = (z - centre).sign()
         far = (z - centre).abs()  # at least so far, as σ is 1-Lipschitz
@@ -176,7 +176,7 @@ KNOWN_FUNCTIONS: dict[Function, type[Penalty]] = {
 
 
 def penalty_of(activation: Penalty | Function | None) -> Penalty:
-    """The penalty whose prox is ``activation``: a penalty, a module such as ``nn.Tanh()``, or any function.
+    """Return the penalty that belongs to an activation: a module such as ``nn.Tanh()``, or any function.
 
     None is ReLU. What is neither monotone nor 1-Lipschitz is no prox, and refused.
 
@@ -241,7 +241,7 @@ def check_activation(function: Function) -> None:
 
 
 def probe_points() -> Tensor:
-    """Where activations are looked at: every 1/1000 up to 20, then 100 points per decade."""
+    """Return the sample points of activations: every 1/1000 up to 20, then 100 points per decade."""
     dense = torch.linspace(0, 20, 20_001, dtype=torch.float64)
     sparse = torch.logspace(math.log10(20), 4, 271, dtype=torch.float64)[1:]
     half = torch.cat((dense, sparse))
@@ -249,7 +249,7 @@ def probe_points() -> Tensor:
 
 
 def bisect(increasing: Function, low: Tensor, high: Tensor) -> Tensor:
-    """The zero of an increasing function between ``low`` and ``high``, elementwise."""
+    """Return the zero of an increasing function between ``low`` and ``high``, elementwise."""
     for _ in range(64 if low.dtype == torch.float64 else 40):
         middle = 0.5 * (low + high)
         above = increasing(middle) >= 0

@@ -90,7 +90,7 @@ class HSIC(FeatureRegulariser):
     def _rows(
         self, z: Tensor
     ) -> tuple[Float[Tensor, "feature batch position"], Float[Tensor, "feature 1 1"]]:
-        """The centred features, and what the kernel divides them by.
+        """Return the centred features, and what the kernel divides them by.
 
         Centring leaves distances as they are, but not their rounding: products of large means would cancel.
         """

@@ -74,11 +74,11 @@ class Solver(Generic[Memory], metaclass=CheckedOptions):
 
     @abstractmethod
     def init(self, z: Rows) -> Memory:
-        """The memory before the first step from ``z``."""
+        """Return the memory before the first step from ``z``."""
 
     @abstractmethod
     def step(self, z: Rows, fz: Rows, residual: Rows, memory: Memory) -> tuple[Rows, Memory]:
-        """The next state, from ``fz`` = f(z) and ``residual`` = f(z) − z, and the new memory.
+        """Return the next state, from ``fz`` = f(z) and ``residual`` = f(z) − z, and the new memory.
 
         The given memory is spent (it may have been updated in place); ``z``, ``fz`` and ``residual`` are not
         changed.

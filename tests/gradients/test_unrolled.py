@@ -4,20 +4,20 @@ import pytest
 import torch
 from torch import Tensor
 
+import energy_problems
 import geq
-import hidden_problems
 
 
 @pytest.mark.parametrize("damping", [0.5, 1.0])
 def test_layer_is_its_iterations(damping: float) -> None:
     """In training and in evaluation alike, whatever the solver is."""
-    problem, x = hidden_problems.dense("gaussian"), hidden_problems.vectors()
+    problem, x = energy_problems.dense("gaussian"), energy_problems.vectors()
     layer = geq.Equilibrium(
         problem, solver=geq.solvers.Broyden(), gradient=geq.gradients.Unrolled(3, damping)
     )
     cell = problem
     c = problem.inject(x)
-    z = torch.zeros(3, hidden_problems.STATE, dtype=torch.float64)
+    z = torch.zeros(3, energy_problems.STATE, dtype=torch.float64)
     for _ in range(3):
         z = (1 - damping) * z + damping * cell(z, c)
     torch.testing.assert_close(layer.train()(x), z)
@@ -31,9 +31,9 @@ def test_layer_is_its_iterations(damping: float) -> None:
 
 def test_residual_at_the_end_is_known() -> None:
     layer = geq.Equilibrium(
-        hidden_problems.dense("gaussian"), gradient=geq.gradients.Unrolled(2), tol=1e-9
+        energy_problems.dense("gaussian"), gradient=geq.gradients.Unrolled(2), tol=1e-9
     ).eval()
-    x = hidden_problems.vectors()
+    x = energy_problems.vectors()
     z = layer(x).detach()
     assert layer.last_solution is not None
     assert not layer.last_solution.converged.any()
@@ -43,20 +43,20 @@ def test_residual_at_the_end_is_known() -> None:
 
 
 def test_divergence_is_an_error() -> None:
-    problem = hidden_problems.dense("linear", constraint=geq.constraints.Unconstrained())
+    problem = energy_problems.dense("linear", constraint=geq.constraints.Unconstrained())
     with torch.no_grad():
         problem.W.raw_weight.mul_(100)
     layer = geq.Equilibrium(problem, gradient=geq.gradients.Unrolled(300))
     with pytest.raises(
         geq.ConvergenceError, match=r"300 unrolled iterations must stay finite.*bound the norm"
     ):
-        layer(hidden_problems.vectors())
+        layer(energy_problems.vectors())
 
 
 def test_gradient_reaches_the_start() -> None:
-    layer = geq.Equilibrium(hidden_problems.dense("gaussian"), gradient=geq.gradients.Unrolled(2)).eval()
-    z0 = torch.rand(3, hidden_problems.STATE, dtype=torch.float64, requires_grad=True)
-    x = hidden_problems.vectors()
+    layer = geq.Equilibrium(energy_problems.dense("gaussian"), gradient=geq.gradients.Unrolled(2)).eval()
+    z0 = torch.rand(3, energy_problems.STATE, dtype=torch.float64, requires_grad=True)
+    x = energy_problems.vectors()
 
     def call(start: Tensor) -> Tensor:
         return layer(x, z0=start)

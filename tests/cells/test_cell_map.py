@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
+import energy_problems
 import geq
-import hidden_problems
+from energy_problems import CASES, vectors
 from geq.cells import EnergyEquation
 from geq.cells.linearisation import ProximalLinearisation
-from hidden_problems import CASES, vectors
 
 PENALTIES = [
     geq.penalties.NonNegative(),
@@ -25,7 +25,7 @@ PENALTIES = [
 def test_closed_form_equals_derived_equals_energy(case: str) -> None:
     build, data = CASES[case]
     problem, x = build(), data()
-    closed, derived = problem, hidden_problems.derived(problem)
+    closed, derived = problem, energy_problems.derived(problem)
     c = problem.inject(x)
     z = torch.rand_like(problem.initial_state(c))  # feasible: the energy is finite
     image = closed(z, c)
@@ -53,7 +53,7 @@ def test_equilibrium_is_a_stationary_point_of_the_energy(case: str) -> None:
 
 def test_literal_polynomial_has_a_dead_equilibrium() -> None:
     """Why the default has an offset: the printed kernel stays at z = 0 with no gradient at all."""
-    layer = geq.Equilibrium(hidden_problems.dense("polynomial-literal")).eval()
+    layer = geq.Equilibrium(energy_problems.dense("polynomial-literal")).eval()
     x = vectors().requires_grad_()
     z = layer(x)
     assert not z.any()
@@ -62,18 +62,18 @@ def test_literal_polynomial_has_a_dead_equilibrium() -> None:
 
 @pytest.mark.parametrize("penalty", PENALTIES, ids=lambda p: type(p).__name__)
 def test_every_penalty_makes_a_cell(penalty: geq.penalties.Penalty) -> None:
-    problem, x = hidden_problems.dense("gaussian", penalty=penalty), vectors()
+    problem, x = energy_problems.dense("gaussian", penalty=penalty), vectors()
     c = problem.inject(x)
     z = torch.randn_like(problem.initial_state(c))
     s = z - problem.gradient(z, c)
-    for cell in (problem, hidden_problems.derived(problem)):
+    for cell in (problem, energy_problems.derived(problem)):
         torch.testing.assert_close(cell(z, c), penalty.prox(s))
 
 
 @pytest.mark.parametrize("step", [0.3, 1.0, 1.7])
 @pytest.mark.parametrize("penalty", PENALTIES, ids=lambda p: type(p).__name__)
 def test_step_keeps_the_fixed_point(penalty: geq.penalties.Penalty, step: float) -> None:
-    problem, x = hidden_problems.dense("gaussian", penalty=penalty), vectors()
+    problem, x = energy_problems.dense("gaussian", penalty=penalty), vectors()
     layer = geq.Equilibrium(problem, tol=1e-13, max_steps=500).eval()
     fn = layer.cell.equation(x)
     assert isinstance(fn, EnergyEquation)
@@ -87,7 +87,7 @@ def test_step_keeps_the_fixed_point(penalty: geq.penalties.Penalty, step: float)
 
 
 def test_step_must_be_positive() -> None:
-    problem = hidden_problems.dense()
+    problem = energy_problems.dense()
     with pytest.raises(geq.errors.OptionError, match="step must be positive: got 0"):
         problem.equation(vectors()).proximal(0.0)
 
@@ -95,9 +95,9 @@ def test_step_must_be_positive() -> None:
 @pytest.mark.parametrize("derive", [False, True])
 def test_linearisation_is_the_jacobian(derive: bool) -> None:
     """T' = D·H with the diagonal D and the symmetric H, against autograd."""
-    problem, x = hidden_problems.dense("gaussian"), vectors(1)
-    fn = (hidden_problems.derived(problem) if derive else problem).equation(x)
-    z = torch.randn(1, hidden_problems.STATE, dtype=torch.float64)
+    problem, x = energy_problems.dense("gaussian"), vectors(1)
+    fn = (energy_problems.derived(problem) if derive else problem).equation(x)
+    z = torch.randn(1, energy_problems.STATE, dtype=torch.float64)
     at = ProximalLinearisation(fn, z)
     s, (image,), slope = at.differentiated, at.inputs, at.slope
 

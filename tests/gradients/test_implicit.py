@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
+import energy_problems
 import geq
-import hidden_problems
 
 SIZE = 4
 
@@ -77,7 +77,7 @@ def test_right_where_the_system_is_indefinite(solver: geq.solvers.Solver | None)
 
 def test_conjugate_gradients_need_fewer_products() -> None:
     """What the symmetric structure is for."""
-    problem, x = hidden_problems.dense("linear"), hidden_problems.vectors().requires_grad_()
+    problem, x = energy_problems.dense("linear"), energy_problems.vectors().requires_grad_()
     steps = {}
     for name, solver in [("cg", None), ("picard", geq.solvers.Picard())]:
         gradient = geq.gradients.Implicit(tol=1e-8, max_steps=2000, solver=solver)
@@ -85,15 +85,15 @@ def test_conjugate_gradients_need_fewer_products() -> None:
         torch.autograd.grad(layer(x).sum(), x)
         assert layer.last_adjoint is not None
         steps[name] = int(layer.last_adjoint.steps.max())
-    assert steps["cg"] <= hidden_problems.STATE + 1
+    assert steps["cg"] <= energy_problems.STATE + 1
     assert steps["picard"] > 2 * steps["cg"]
 
 
 def test_statistics_of_the_backward() -> None:
     layer = geq.Equilibrium(
-        hidden_problems.dense("gaussian"), gradient=geq.gradients.Implicit(tol=1e-9), tol=1e-9
+        energy_problems.dense("gaussian"), gradient=geq.gradients.Implicit(tol=1e-9), tol=1e-9
     )
-    x = hidden_problems.vectors().requires_grad_()
+    x = energy_problems.vectors().requires_grad_()
     z = layer(x)
     assert layer.last_adjoint is None
     z.sum().backward()
@@ -107,8 +107,8 @@ def test_statistics_of_the_backward() -> None:
 
 def hard_layer(on_failure: str) -> tuple[geq.Equilibrium, Tensor]:
     gradient = geq.gradients.Implicit(tol=1e-12, max_steps=2, on_failure=on_failure)
-    layer = geq.Equilibrium(hidden_problems.dense("linear"), gradient=gradient, tol=1e-10, max_steps=500)
-    return layer, hidden_problems.vectors().requires_grad_()
+    layer = geq.Equilibrium(energy_problems.dense("linear"), gradient=gradient, tol=1e-10, max_steps=500)
+    return layer, energy_problems.vectors().requires_grad_()
 
 
 def test_failure_is_told_with_numbers() -> None:
@@ -136,9 +136,9 @@ def test_the_default_warns() -> None:
 def test_poisoned_gradients_stay_poisoned(solver: geq.solvers.Solver | None, poison: float) -> None:
     """A NaN from the loss must not come out as a number: the step of an optimiser would be wrong."""
     layer = geq.Equilibrium(
-        hidden_problems.dense("gaussian"), gradient=geq.gradients.Implicit(tol=1e-9, solver=solver), tol=1e-9
+        energy_problems.dense("gaussian"), gradient=geq.gradients.Implicit(tol=1e-9, solver=solver), tol=1e-9
     ).eval()
-    x = hidden_problems.vectors().requires_grad_()
+    x = energy_problems.vectors().requires_grad_()
     z = layer(x)
     g = torch.ones_like(z)
     (clean,) = torch.autograd.grad(z, x, g, retain_graph=True)
@@ -151,8 +151,8 @@ def test_poisoned_gradients_stay_poisoned(solver: geq.solvers.Solver | None, poi
 
 
 def test_tiny_gradients_in_single_precision() -> None:
-    layer = geq.Equilibrium(hidden_problems.dense("gaussian"), tol=1e-6).float().eval()
-    x = hidden_problems.vectors().float().requires_grad_()
+    layer = geq.Equilibrium(energy_problems.dense("gaussian"), tol=1e-6).float().eval()
+    x = energy_problems.vectors().float().requires_grad_()
     z = layer(x)
     (plain,) = torch.autograd.grad(z.sum(), x, retain_graph=True)
     (tiny,) = torch.autograd.grad(z.sum() * 1e-20, x)
@@ -160,8 +160,8 @@ def test_tiny_gradients_in_single_precision() -> None:
 
 
 def test_backward_twice_needs_retain_graph_and_is_then_the_same() -> None:
-    layer = geq.Equilibrium(hidden_problems.dense("gaussian"), tol=1e-9).eval()
-    x = hidden_problems.vectors().requires_grad_()
+    layer = geq.Equilibrium(energy_problems.dense("gaussian"), tol=1e-9).eval()
+    x = energy_problems.vectors().requires_grad_()
     z = layer(x)
     (first,) = torch.autograd.grad(z.sum(), x, retain_graph=True)
     (second,) = torch.autograd.grad(z.sum(), x)
@@ -185,7 +185,7 @@ def test_memory_does_not_grow_with_the_steps() -> None:
 
     def kept(tol: float, gradient: geq.gradients.Gradient) -> int:
         layer = geq.Equilibrium(
-            hidden_problems.dense("linear"),
+            energy_problems.dense("linear"),
             solver=geq.solvers.Picard(),
             gradient=gradient,
             tol=tol,
@@ -199,7 +199,7 @@ def test_memory_does_not_grow_with_the_steps() -> None:
             return tensor
 
         with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
-            layer(hidden_problems.vectors().requires_grad_())
+            layer(energy_problems.vectors().requires_grad_())
         assert layer.last_solution is not None
         return total
 
@@ -243,10 +243,10 @@ def test_feedback_with_a_bias(kernel: geq.kernels.Kernel, norm: geq.constraints.
 @pytest.mark.parametrize("kernel", ["linear", "gaussian", "sigmoid", "own"])
 def test_weights_changed_before_backward_are_noticed(kernel: str, gradient: geq.gradients.Gradient) -> None:
     """An optimiser's step between a solve and its backward: the gradient would belong to neither."""
-    problem = hidden_problems.dense(kernel, constraint=geq.constraints.Unconstrained())
+    problem = energy_problems.dense(kernel, constraint=geq.constraints.Unconstrained())
     with torch.no_grad():
         problem.W.raw_weight.mul_(0.3)
-    z = geq.Equilibrium(problem, gradient=gradient)(0.3 * hidden_problems.vectors())
+    z = geq.Equilibrium(problem, gradient=gradient)(0.3 * energy_problems.vectors())
     with torch.no_grad():
         problem.W.raw_weight.mul_(2)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
@@ -255,11 +255,11 @@ def test_weights_changed_before_backward_are_noticed(kernel: str, gradient: geq.
 
 @pytest.mark.parametrize("kernel", ["linear", "gaussian"])
 def test_backward_inside_autocast_is_not_rounded(kernel: str) -> None:
-    problem = hidden_problems.dense(kernel, constraint=geq.constraints.Unconstrained())
+    problem = energy_problems.dense(kernel, constraint=geq.constraints.Unconstrained())
     with torch.no_grad():
         problem.W.raw_weight.mul_(0.3)
     layer = geq.Equilibrium(problem, tol=1e-6).float().eval()
-    x, weight = hidden_problems.vectors().float(), layer.problem.W.raw_weight
+    x, weight = energy_problems.vectors().float(), layer.problem.W.raw_weight
     (plain,) = torch.autograd.grad(layer(x).sum(), weight)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         (inside,) = torch.autograd.grad(layer(x).sum(), weight)

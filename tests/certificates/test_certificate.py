@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
+import energy_problems
 import geq
-import hidden_problems
+from energy_problems import vectors
 from geq.certificates.well_posedness import MonotoneWellPosedness
-from hidden_problems import vectors
 
 
 def test_verdicts() -> None:
@@ -56,11 +56,11 @@ def test_the_gaussian_bound_of_uniqueness() -> None:
     """Strongly convex while ‖W‖² < e^{3/2}/2 ≈ 2.24, where the linear kernel needs ‖W‖ < 1."""
     limit = math.sqrt(math.exp(1.5) / 2)
     for factor, unique in [(0.999, True), (1.001, False)]:
-        problem = hidden_problems.dense("gaussian", constraint=geq.constraints.SpectralBound(factor * limit))
+        problem = energy_problems.dense("gaussian", constraint=geq.constraints.SpectralBound(factor * limit))
         with torch.no_grad():
             problem.W.raw_weight.mul_(10)
         assert problem.well_posedness().unique is unique
-    linear = hidden_problems.dense("linear", constraint=geq.constraints.SpectralBound(1.01))
+    linear = energy_problems.dense("linear", constraint=geq.constraints.SpectralBound(1.01))
     with torch.no_grad():
         linear.W.raw_weight.mul_(10)
     assert not linear.well_posedness().unique
@@ -69,7 +69,7 @@ def test_the_gaussian_bound_of_uniqueness() -> None:
 @pytest.mark.parametrize("kernel", ["linear", "gaussian", "gaussian-zero"])
 def test_the_certified_rate_is_one(kernel: str) -> None:
     """‖T(a) − T(b)‖ ≤ rate·‖a − b‖ at random pairs, near and far."""
-    problem = hidden_problems.dense(kernel)
+    problem = energy_problems.dense(kernel)
     rate = problem.well_posedness().rate
     assert rate is not None
     assert rate < 1
@@ -77,14 +77,14 @@ def test_the_certified_rate_is_one(kernel: str) -> None:
     c = problem.inject(vectors())
     for scale in (1e-3, 0.3, 3.0):
         for _ in range(20):
-            a = torch.randn(3, hidden_problems.STATE, dtype=torch.float64)
+            a = torch.randn(3, energy_problems.STATE, dtype=torch.float64)
             b = a + scale * torch.randn_like(a)
             moved = (cell(a, c) - cell(b, c)).norm(dim=1)
             assert bool((moved <= rate * (a - b).norm(dim=1) + 1e-12).all())
 
 
 def test_the_certified_step_converges_where_plain_iteration_does_not() -> None:
-    problem = hidden_problems.dense(
+    problem = energy_problems.dense(
         "gaussian-zero", constraint=geq.constraints.SpectralBound(2.0), penalty=geq.penalties.NoPenalty()
     )
     with torch.no_grad():

@@ -6,24 +6,24 @@ import pytest
 import torch
 from torch import Tensor
 
+import energy_problems
 import geq
-import hidden_problems
 from geq.cells import ClosedLinearisation, EnergyEquation, Equation, FeatureEquation
 from geq.cells.linearisation import ProximalLinearisation
 
-CONV = ["linear", "gaussian", "gaussian-learned", "gaussian-paper", "gaussian-zero", *hidden_problems.PATCHED]
+CONV = ["linear", "gaussian", "gaussian-learned", "gaussian-paper", "gaussian-zero", *energy_problems.PATCHED]
 DENSE = ["linear", "gaussian", "gaussian-learned", "gaussian-paper", "gaussian-zero"]
 CASES = [("dense", kernel, "") for kernel in DENSE] + [
-    ("conv", kernel, padding) for kernel in CONV for padding in hidden_problems.PADDINGS
+    ("conv", kernel, padding) for kernel in CONV for padding in energy_problems.PADDINGS
 ]
 
 
 def problem_and_input(kind: str, kernel: str, padding: str) -> tuple[geq.EnergyProblem, Tensor]:
     torch.manual_seed(1)
     if kind == "dense":
-        return hidden_problems.dense(kernel), torch.randn(3, hidden_problems.INPUTS, dtype=torch.float64)
-    shape = (3, hidden_problems.CHANNELS_IN, hidden_problems.SIDE, hidden_problems.SIDE)
-    return hidden_problems.conv(kernel, padding), torch.randn(shape, dtype=torch.float64)
+        return energy_problems.dense(kernel), torch.randn(3, energy_problems.INPUTS, dtype=torch.float64)
+    shape = (3, energy_problems.CHANNELS_IN, energy_problems.SIDE, energy_problems.SIDE)
+    return energy_problems.conv(kernel, padding), torch.randn(shape, dtype=torch.float64)
 
 
 @pytest.mark.parametrize("plain", [False, True], ids=["compiled", "plain"])
@@ -138,7 +138,7 @@ def test_features_are_not_used_where_they_prove_nothing() -> None:
         reduced(wide(geq.kernels.LinearKernel(), geq.constraints.WeightNorm()), x), FeatureEquation
     )
     assert not isinstance(reduced(wide(geq.kernels.PolynomialKernel(2)), x), FeatureEquation)
-    assert not isinstance(reduced(wide(hidden_problems.InverseMultiquadric()), x), FeatureEquation)
+    assert not isinstance(reduced(wide(energy_problems.InverseMultiquadric()), x), FeatureEquation)
     narrow = geq.EnergyProblem(
         geq.kernels.LinearKernel(), geq.operators.Convolution(4, 12), geq.operators.Convolution(3, 4)
     ).double()

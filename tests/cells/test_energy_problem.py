@@ -6,22 +6,22 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import energy_problems
 import geq
-import hidden_problems
+from energy_problems import maps, vectors
 from geq.operators.operator import CHANNELS_LAST_SIDE
-from hidden_problems import maps, vectors
 
 
 def test_gradient_is_that_of_the_smooth_energy() -> None:
-    problem, x = hidden_problems.dense("gaussian"), vectors()
+    problem, x = energy_problems.dense("gaussian"), vectors()
     c = problem.inject(x)
-    z = torch.rand(3, hidden_problems.STATE, dtype=torch.float64, requires_grad=True)
+    z = torch.rand(3, energy_problems.STATE, dtype=torch.float64, requires_grad=True)
     (expected,) = torch.autograd.grad(problem.energy(z, c).sum(), z)
     torch.testing.assert_close(problem.gradient(z, c), expected)
 
 
 def test_injection_is_computed_once_per_solve() -> None:
-    problem = hidden_problems.dense("gaussian")
+    problem = energy_problems.dense("gaussian")
     calls = []
     problem.U.register_forward_hook(lambda *_: calls.append(1))
     geq.Equilibrium(problem, solver=geq.solvers.Picard(), tol=1e-8, max_steps=500).eval().solve(vectors())
@@ -36,18 +36,18 @@ def test_injection_is_computed_once_per_solve() -> None:
 def test_memory_order_is_chosen_by_the_size(
     given: torch.memory_format, side: int, chosen: torch.memory_format
 ) -> None:
-    problem = hidden_problems.conv("patch")
-    x = torch.randn(3, hidden_problems.CHANNELS_IN, side, side, dtype=torch.float64)
+    problem = energy_problems.conv("patch")
+    x = torch.randn(3, energy_problems.CHANNELS_IN, side, side, dtype=torch.float64)
     c = problem.inject(x.contiguous(memory_format=given))
     state = problem.initial_state(c)
     for maps_of_solve in (c.v, state, c.W.weight):
         assert maps_of_solve.is_contiguous(memory_format=chosen)
-    assert state.shape == (3, hidden_problems.CHANNELS_STATE, side, side)
+    assert state.shape == (3, energy_problems.CHANNELS_STATE, side, side)
     assert not state.any()
 
 
 def test_channels_last_changes_nothing_but_the_memory_order() -> None:
-    problem, x = hidden_problems.conv("patch"), maps()
+    problem, x = energy_problems.conv("patch"), maps()
     layer = geq.Equilibrium(problem, tol=1e-10).eval()
     z = layer(x.contiguous(memory_format=torch.channels_last))
     torch.testing.assert_close(z, layer(x), rtol=1e-8, atol=1e-8)
@@ -55,10 +55,10 @@ def test_channels_last_changes_nothing_but_the_memory_order() -> None:
 
 def test_vectors_may_have_more_axes() -> None:
     """Dense maps the last axis; a sample is then a set of vectors with one attention weight."""
-    problem = hidden_problems.dense("gaussian")
+    problem = energy_problems.dense("gaussian")
     layer = geq.Equilibrium(problem, tol=1e-8).eval()
-    assert layer(torch.randn(2, 7, hidden_problems.INPUTS, dtype=torch.float64)).shape == (2, 7, 6)
-    four = layer(torch.randn(2, 3, 7, hidden_problems.INPUTS, dtype=torch.float64))
+    assert layer(torch.randn(2, 7, energy_problems.INPUTS, dtype=torch.float64)).shape == (2, 7, 6)
+    four = layer(torch.randn(2, 3, 7, energy_problems.INPUTS, dtype=torch.float64))
     assert four.shape == (2, 3, 7, 6)
 
 
@@ -140,7 +140,7 @@ def test_problem_of_ones_own() -> None:
 
 
 def test_attention_needs_distances() -> None:
-    layer = geq.Equilibrium(hidden_problems.dense("linear")).eval()
+    layer = geq.Equilibrium(energy_problems.dense("linear")).eval()
     with pytest.raises(
         geq.errors.OptionError,
         match="Gaussian kernels: got LinearKernel; use GaussianKernel or PatchGaussianKernel",

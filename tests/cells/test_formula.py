@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+import energy_problems
 import geq
-import hidden_problems
-from hidden_problems import PADDINGS, convolve, convolve_back, maps, vectors
+from energy_problems import PADDINGS, convolve, convolve_back, maps, vectors
 
 
 def state_like(problem: geq.EnergyProblem, x: Tensor) -> Tensor:
@@ -27,7 +27,7 @@ def cell_value(problem: geq.EnergyProblem, z: Tensor, x: Tensor) -> Tensor:
     "kernel", ["linear", "polynomial-literal", "sigmoid-literal", "polynomial-3", "sigmoid"]
 )
 def test_inner_product_kernels_on_vectors(kernel: str) -> None:
-    problem, x = hidden_problems.dense(kernel), vectors()
+    problem, x = energy_problems.dense(kernel), vectors()
     W, U, b = problem.W.weight, problem.U.weight, problem.U.bias
     z = state_like(problem, x)
     expected = torch.zeros_like(z)
@@ -47,7 +47,7 @@ def test_inner_product_kernels_on_vectors(kernel: str) -> None:
 
 
 def test_gaussian_on_vectors() -> None:
-    problem, x = hidden_problems.dense("gaussian"), vectors()
+    problem, x = energy_problems.dense("gaussian"), vectors()
     W, U, b = problem.W.weight, problem.U.weight, problem.U.bias
     z = state_like(problem, x)
     expected = torch.zeros_like(z)
@@ -59,9 +59,9 @@ def test_gaussian_on_vectors() -> None:
 
 @pytest.mark.parametrize("padding", PADDINGS)
 def test_linear_on_maps(padding: str) -> None:
-    problem, x = hidden_problems.conv("linear", padding), maps()
+    problem, x = energy_problems.conv("linear", padding), maps()
     z = state_like(problem, x)
-    W, U = (operator.effective_weight(hidden_problems.SIZE) for operator in (problem.W, problem.U))
+    W, U = (operator.effective_weight(energy_problems.SIZE) for operator in (problem.W, problem.U))
     b = problem.U.bias
     feedback = convolve_back(convolve(z, W, None, padding), W, padding)
     expected = (feedback + convolve(x, U, b, padding)).clamp_min(0)
@@ -71,11 +71,11 @@ def test_linear_on_maps(padding: str) -> None:
 @pytest.mark.parametrize("padding", PADDINGS)
 def test_patch_gaussian(padding: str) -> None:
     """GEQ eq. 16: loops over groups of channels and patches of pixels."""
-    problem, x = hidden_problems.conv("patch", padding), maps()
+    problem, x = energy_problems.conv("patch", padding), maps()
     similarity = problem.kernel
     assert isinstance(similarity, geq.kernels.PatchGaussianKernel)
     z = state_like(problem, x)
-    W, U = (operator.effective_weight(hidden_problems.SIZE) for operator in (problem.W, problem.U))
+    W, U = (operator.effective_weight(energy_problems.SIZE) for operator in (problem.W, problem.U))
     b, W_h = problem.U.bias, similarity.projection
     p, split, gamma = similarity.patch, similarity.channel_split, 0.3
     r = convolve(x, U, b, padding) - convolve(z, W, None, padding)
@@ -106,7 +106,7 @@ def test_patch_gaussian(padding: str) -> None:
 
 @pytest.mark.parametrize("kernel", ["linear", "polynomial-literal", "sigmoid-literal", "gaussian"])
 def test_energy_on_vectors(kernel: str) -> None:
-    problem, x = hidden_problems.dense(kernel), vectors()
+    problem, x = energy_problems.dense(kernel), vectors()
     W, U, b = problem.W.weight, problem.U.weight, problem.U.bias
     z = state_like(problem, x).abs()
     expected = []

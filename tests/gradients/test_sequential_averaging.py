@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
+import energy_problems
 import geq
-import hidden_problems
 
 REGULARISERS = {
     "decay": (geq.regularizers.FeatureDecay(), None),
@@ -46,11 +46,11 @@ def projected(x: Tensor, W: Tensor) -> Tensor:
 
 
 def test_iterates_are_equation_11() -> None:
-    problem, x = hidden_problems.dense("gaussian"), hidden_problems.vectors()
+    problem, x = energy_problems.dense("gaussian"), energy_problems.vectors()
     gradient = geq.gradients.SequentialAveraging(3, geq.regularizers.Incay(2.0), damping=0.9)
     cell = problem
     c = problem.inject(x)
-    z = torch.zeros(3, hidden_problems.STATE, dtype=torch.float64)
+    z = torch.zeros(3, energy_problems.STATE, dtype=torch.float64)
     lipschitz = 1 / 4
     gamma, eta = 1 / (2 * lipschitz), min(math.sqrt(2 * lipschitz), lipschitz / 2, 0.5)
     for k in range(1, 4):
@@ -67,13 +67,13 @@ def test_iterates_are_equation_11() -> None:
 @pytest.mark.parametrize("name", REGULARISERS)
 def test_gradcheck_in_input_and_parameters(name: str) -> None:
     regulariser, gamma = REGULARISERS[name]
-    problem, x = hidden_problems.dense("gaussian"), hidden_problems.small_vectors()
+    problem, x = energy_problems.dense("gaussian"), energy_problems.small_vectors()
     layer = geq.Equilibrium(
         problem, gradient=geq.gradients.SequentialAveraging(4, regulariser, gamma=gamma)
     ).eval()
     names = [name for name, _ in layer.named_parameters()]
     tensors = [p.detach().clone().requires_grad_() for p in layer.parameters()]
-    z0 = torch.rand(len(x), hidden_problems.STATE, dtype=torch.float64).requires_grad_()
+    z0 = torch.rand(len(x), energy_problems.STATE, dtype=torch.float64).requires_grad_()
 
     def call(x: Tensor, z0: Tensor, *parameters: Tensor) -> Tensor:
         return functional_call(layer, dict(zip(names, parameters, strict=True)), (x, z0))
@@ -82,7 +82,7 @@ def test_gradcheck_in_input_and_parameters(name: str) -> None:
 
 
 def test_maps_are_regularised_too() -> None:
-    problem, x = hidden_problems.conv("linear"), hidden_problems.small_maps()
+    problem, x = energy_problems.conv("linear"), energy_problems.small_maps()
     layer = geq.Equilibrium(
         problem, gradient=geq.gradients.SequentialAveraging(3, geq.regularizers.HSIC(0.1), gamma=1.0)
     ).eval()
@@ -137,11 +137,11 @@ def test_a_state_of_several_tensors_is_refused() -> None:
 
 def test_a_batch_of_one_is_refused_where_samples_are_compared() -> None:
     layer = geq.Equilibrium(
-        hidden_problems.dense("gaussian"),
+        energy_problems.dense("gaussian"),
         gradient=geq.gradients.SequentialAveraging(3, geq.regularizers.HSIC(), gamma=0.1),
     )
     with pytest.raises(geq.errors.InputError, match="HSIC compares the samples of a batch"):
-        layer(hidden_problems.vectors()[:1])
+        layer(energy_problems.vectors()[:1])
 
 
 @pytest.mark.parametrize(

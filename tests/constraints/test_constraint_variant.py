@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import geq
-from hidden_problems import matrix_of
+from energy_problems import matrix_of
 
 RULES = {
     "full": geq.constraints.SpectralEquality,

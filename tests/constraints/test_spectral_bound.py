@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 import geq
+from energy_problems import matrix_of
 from geq.constraints.spectral import SMALL_MATRIX, constraint_memory, restore_constraint_memory
-from hidden_problems import matrix_of
 
 
 def convolution(padding: str = "zeros", bound: float = 0.5) -> geq.operators.Convolution:

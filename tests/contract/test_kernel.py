@@ -1,4 +1,4 @@
-"""What every similarity must do, by being listed in ``hidden_problems``."""
+"""What every similarity must do, by being listed in ``energy_problems``."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
+import energy_problems
 import geq
-import hidden_problems
+from energy_problems import PATCHED, SIMILARITIES, hessian_of_score
 from geq.kernels.gaussian import PEAK_CURVATURE
-from hidden_problems import PATCHED, SIMILARITIES, hessian_of_score
 
 CURVED = ["linear", "gaussian", "gaussian-learned", "gaussian-paper", "gaussian-zero"]
 
@@ -66,31 +66,31 @@ def test_samples_do_not_meet(kernel: str, on_maps: bool) -> None:
 def test_curvature_bounds_hold_on_vectors(kernel: str, strength: float) -> None:
     """The eigenvalues of ∇²S lie in the stated interval, for random weights, inputs and states."""
     for seed in range(12):
-        problem = hidden_problems.dense(kernel, constraint=geq.constraints.SpectralBound(strength), seed=seed)
+        problem = energy_problems.dense(kernel, constraint=geq.constraints.SpectralBound(strength), seed=seed)
         norm = torch.linalg.matrix_norm(problem.W.weight, 2).item()
         bounds = problem.kernel.curvature(norm)
         certificate = problem.well_posedness()
         assert bounds is not None
         assert certificate.lower == pytest.approx(bounds[0])
         assert certificate.upper == pytest.approx(bounds[1])
-        x = 0.5 * hidden_problems.vectors(1, seed)
+        x = 0.5 * energy_problems.vectors(1, seed)
         for scale in (0.0, 0.3, 2.0):
-            z = scale * torch.randn(1, hidden_problems.STATE, dtype=torch.float64)
+            z = scale * torch.randn(1, energy_problems.STATE, dtype=torch.float64)
             eigenvalues = torch.linalg.eigvalsh(hessian_of_score(problem, z, problem.inject(x)))
             assert float(eigenvalues.min()) >= bounds[0] - 1e-10
             assert float(eigenvalues.max()) <= bounds[1] + 1e-10
 
 
 @pytest.mark.parametrize("kernel", PATCHED)
-@pytest.mark.parametrize("padding", hidden_problems.PADDINGS)
+@pytest.mark.parametrize("padding", energy_problems.PADDINGS)
 def test_curvature_bounds_hold_on_maps(kernel: str, padding: str) -> None:
     for seed in range(2):
-        problem = hidden_problems.conv(
+        problem = energy_problems.conv(
             kernel, padding, constraint=geq.constraints.SpectralBound(1.2), seed=seed
         )
-        x = hidden_problems.maps(1, seed)
+        x = energy_problems.maps(1, seed)
         c = problem.inject(x)
-        certificate = problem.well_posedness(hidden_problems.SIZE)
+        certificate = problem.well_posedness(energy_problems.SIZE)
         z = 0.5 * torch.randn_like(problem.initial_state(c))
         eigenvalues = torch.linalg.eigvalsh(hessian_of_score(problem, z, c))
         assert certificate.lower is not None
@@ -120,7 +120,7 @@ def test_peak_curvature_is_reached() -> None:
 
 @pytest.mark.parametrize("kernel", ["polynomial", "sigmoid", "own"])
 def test_no_bound_is_claimed_where_none_is_known(kernel: str) -> None:
-    certificate = hidden_problems.dense(kernel).well_posedness()
+    certificate = energy_problems.dense(kernel).well_posedness()
     assert (
         certificate.rate is certificate.contraction is certificate.unique is certificate.largest_step is None
     )
@@ -189,7 +189,7 @@ def test_value_that_ignores_the_state_has_no_gradient() -> None:
 
 def test_own_similarity_needs_only_a_value() -> None:
     """The example of the documentation; by hand dS/du = (v − u)(1 + ‖v − u‖²)^{−3/2}."""
-    similarity = hidden_problems.InverseMultiquadric()
+    similarity = energy_problems.InverseMultiquadric()
     u, v = torch.randn(2, 3, 4, dtype=torch.float64)
     with torch.no_grad():
         gradient = similarity.grad(u, v)
@@ -199,7 +199,7 @@ def test_own_similarity_needs_only_a_value() -> None:
 
 
 def test_derived_gradient_is_refused_where_it_would_be_zero() -> None:
-    similarity = hidden_problems.InverseMultiquadric()
+    similarity = energy_problems.InverseMultiquadric()
     with torch.inference_mode(), pytest.raises(geq.errors.GradientError, match="inference_mode"):
         similarity.grad(torch.zeros(1, 2), torch.ones(1, 2))
 

@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+import energy_problems
 import geq
-import hidden_problems
 import random_layers
-from certificate.falsifier import check, equilibria
+from certificates.falsifier import check, equilibria
+from energy_problems import matrix_of
 from geq.cells import DeepCell, UnitLayer
 from geq.model.mon_cell import ForwardBackwardCell, MonotoneCell, PeacemanRachfordCell
 from geq.operators import SeparableConvolution
 from geq.penalties import penalty_of
 from geq.regularizers import FeatureDecay
-from hidden_problems import matrix_of
 
 recipes = random_layers.recipes(largest=1.45)
 
@@ -122,9 +122,9 @@ def test_the_weights_in_use_are_certified(dtype: torch.dtype, kind: str, bound: 
     """Whatever the precision of the module: the norm of what a solve applies is at most the certified one."""
     norm = geq.constraints.SpectralBound(bound)
     if kind == "dense":
-        problem, x = hidden_problems.dense("linear", constraint=norm), hidden_problems.vectors()
+        problem, x = energy_problems.dense("linear", constraint=norm), energy_problems.vectors()
     else:
-        problem, x = hidden_problems.conv("linear", kind, constraint=norm), hidden_problems.maps()
+        problem, x = energy_problems.conv("linear", kind, constraint=norm), energy_problems.maps()
     layer = geq.Equilibrium(problem).to(dtype).eval()
     for factor in torch.linspace(1, 2, 9).tolist():
         with torch.no_grad():

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import geq
+from energy_problems import matrix_of
 from geq.certificates.banded_gram import StripGram
 from geq.certificates.enclosure import (
     THOROUGH,
@@ -21,7 +22,6 @@ from geq.certificates.enclosure import (
     matrix_enclosure,
 )
 from geq.certificates.patch_root import PatchRoot
-from hidden_problems import matrix_of
 
 SIZES = st.integers(1, 7)
 
