@@ -20,15 +20,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from geq.cache import user_cache
 from geq.errors import InputError
 
 SOURCE = Path(__file__).with_name("patch_kernel.c")
-FLAGS = ("-O3", "-march=native", "-std=c11", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math")
-LIMIT = 512
-"""Most entries of a patch, as in the C file."""
+FLAGS = ("-O3", "-march=native", "-std=gnu11", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math")
+LIMIT, PAD = 512, 16
+"""Most entries of a patch, and the multiple that its rows of G are padded to; as in the C file."""
 
 
 class Geometry(ctypes.Structure):
@@ -183,19 +184,20 @@ def run(
     u = in_layout_of(u, v)
     gamma = gamma.reshape(1, 1) if gamma.dim() == 0 else gamma.contiguous()
     order = memory_order(patch, split) if v.stride(1) == 1 else None
-    gram = gram.contiguous() if order is None else gram[order][:, order]
+    entries = gram.shape[0]
+    ordered = gram if order is None else gram[order][:, order]
+    ordered = F.pad(ordered, (0, -entries % PAD)).contiguous()
     results = [torch.empty_like(v)]
     if direction is not None:
         direction = in_layout_of(direction, v)
     if gradients:
-        entries = gram.shape[0]
         results += [
             torch.empty_like(v),
             v.new_zeros(v.shape[0], entries, entries),
             v.new_empty(v.shape[0], gamma.shape[1]),
         ]
     function: Any = library.geq_patch_float if v.dtype == torch.float32 else library.geq_patch_double
-    pointers = [v, u, gram, gamma, direction, *results, *[None] * (4 - len(results))]
+    pointers = [v, u, ordered, gamma, direction, *results, *[None] * (4 - len(results))]
     threads = min(torch.get_num_threads(), v.shape[0])
     strides = [0 if size == 1 else stride for size, stride in zip(gamma.shape, gamma.stride(), strict=True)]
     shape = Geometry(*v.shape, *v.stride(), patch, split, threads, *strides)
