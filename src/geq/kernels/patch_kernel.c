@@ -116,9 +116,10 @@ static inline __attribute__((always_inline)) void NAME(project)(
         vector sum[LANES][2] = {0};
         for (ptrdiff_t i = 0; i < entries; i++) {
             const vector *row = (const vector *)(gram + i * stride + j);
+            const vector left = row[0], right = row[1];
             for (int l = 0; l < LANES; l++) {
-                sum[l][0] += d[l][i] * row[0];
-                sum[l][1] += d[l][i] * row[1];
+                sum[l][0] += d[l][i] * left;
+                sum[l][1] += d[l][i] * right;
             }
         }
         for (int l = 0; l < LANES; l++) {
