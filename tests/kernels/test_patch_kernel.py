@@ -225,3 +225,26 @@ def test_no_read_or_write_beyond_an_array(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "1008 calls" in done.stdout
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_its_exponential_is_exact_to_rounding(dtype: torch.dtype) -> None:
+    """Patches of one entry with G = 1 give β·d, so that β = e^{−γd²} can be compared at every exponent."""
+    exponents = torch.cat([torch.linspace(0, 120, 4001), torch.tensor([700.0, 800.0, 1e6])]).to(dtype)
+    d = exponents.sqrt().view(1, 1, 1, -1)
+    zeros, gram = torch.zeros_like(d), torch.ones(1, 1, dtype=dtype)
+    (found,) = compiled_patch.run(d, zeros, gram, torch.ones((), dtype=dtype), 1, 1)
+    # The exponent that the kernel sees is rounded, which e^x multiplies by x.
+    expected = torch.exp(-d.square()) * d
+    rounding = torch.finfo(dtype).eps * (4 + 2 * exponents.view_as(d))
+    assert bool(((found - expected).abs() <= rounding * expected + torch.finfo(dtype).tiny).all())
+    assert found.flatten()[0] == 0
+    assert bool((found.flatten()[-2:] == 0).all())
+
+
+@needs_compiler
+def test_infinite_and_nan_entries_are_not_hidden() -> None:
+    v = torch.tensor([torch.inf, torch.nan, 1.0, -torch.inf]).view(1, 1, 1, 4)
+    (found,) = compiled_patch.run(v, torch.zeros_like(v), torch.ones(1, 1), torch.tensor(0.1), 1, 1)
+    assert torch.isfinite(found).flatten().tolist() == [False, False, True, False]
