@@ -117,6 +117,10 @@ def test_the_same_records_give_the_same_bytes(text: str) -> None:
     assert page(again, sections(again)) == text
 
 
+def test_the_page_begins_with_its_doctype(text: str) -> None:
+    assert text.startswith('<!DOCTYPE html>\n<html lang="en">')
+
+
 def test_nothing_is_loaded_from_anywhere(text: str) -> None:
     found = outline(text)
     for tag, attributes in found.elements:
