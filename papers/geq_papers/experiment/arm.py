@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from geq_papers.experiment.claim import Claim
-from geq_papers.experiment.experiment import Arm, Metric
-from geq_papers.experiment.recipe import sizes
+from geq_papers.experiment.experiment import Arm, Experiment, Metric, Scale, ScaleName
+from geq_papers.experiment.recipe import sizes, smoke
 
 ACCURACY = Metric("test_accuracy", "accuracy")
 PARAMETERS = Metric("parameters", "parameters", "", 0, lower_is_better=True)
@@ -46,8 +46,22 @@ def control(preset: str) -> Arm:
     )
 
 
-def imagenet_arms(preset: str, mopteq_preset: str, small_preset: str) -> dict[str, Arm]:
-    """The arms of table 2; at scale paper all of them are trained by the recipe of ``preset``."""
+def cifar_arms(data: str) -> dict[str, Arm]:
+    """Return the arms of GEQ's table 1."""
+    return {
+        "resnet": resnet18(f"paper/resnet18_{data}"),
+        "resnet50": Arm("ResNet-50", sizes(None, None, f"paper/resnet50_{data}")),
+        "mdeq": mdeq(data, f"paper/mdeq_{data}_10m"),
+        "mopteq": mopteq(f"paper/mopteq_{data}_8m"),
+        "control": control(f"paper/geq_{data}_8m"),
+        "geq_5m": Arm("GEQ (5M)", sizes(None, None, f"paper/geq_{data}_5m")),
+        "geq": geq(f"paper/geq_{data}_8m"),
+    }
+
+
+def imagenet_arms(data: str, mopteq_preset: str) -> dict[str, Arm]:
+    """Return the arms of GEQ's table 2; at scale paper all are trained by the recipe of GEQ (13M)."""
+    preset = f"paper/geq_{data}_13m"
     at_paper = {"preset": preset, "override": []}
     return {
         "resnet": Arm("ResNet-18", {**resnet18(preset).options, "paper": {**at_paper, "model": "resnet18"}}),
@@ -55,9 +69,56 @@ def imagenet_arms(preset: str, mopteq_preset: str, small_preset: str) -> dict[st
         "mdeq": Arm("MDEQ", {}),
         "mopteq": mopteq(mopteq_preset),
         "control": control(preset),
-        "geq_6m": Arm("GEQ (6M)", sizes(None, None, small_preset)),
+        "geq_6m": Arm("GEQ (6M)", sizes(None, None, f"paper/geq_{data}_6m")),
         "geq": geq(preset, "GEQ (13M)"),
     }
+
+
+def accuracy_table(
+    table: str,
+    data: str,
+    opening: str | None,
+    arms: dict[str, Arm],
+    published: dict[str, tuple[float, float]],
+    scales: dict[ScaleName, Scale],
+) -> Experiment:
+    """Return one of GEQ's tables of accuracies.
+
+    It claims that GEQ beats each of the others that has runs, by the difference of the published means.
+
+    Args:
+        table: Its number in the paper, like ``"1a"``.
+        data: Name of the dataset in the paper.
+        opening: Docstring of the experiment.
+        arms: Networks.
+        published: Mean and spread of the accuracy of each arm.
+        scales: Scales but for ``smoke``.
+    """
+    key, best = ACCURACY.key, published["geq"][0]
+    beaten = [name for name in ("mopteq", "mdeq", "resnet", "resnet50") if arms[name].options]
+    return Experiment(
+        name=f"geq-table-{table}",
+        title=f"Accuracy on {data}",
+        source=f"GEQ table {table}",
+        opening=opening or "",
+        arms=arms,
+        metrics=(ACCURACY, PARAMETERS),
+        published={name: {key: value} for name, value in published.items()},
+        claims=(
+            *(
+                Claim(
+                    f"GEQ is better than {arms[name].label}",
+                    "geq",
+                    name,
+                    key,
+                    round(best - published[name][0], 1),
+                )
+                for name in beaten
+            ),
+            against_control(),
+        ),
+        scales={"smoke": smoke(), **scales},
+    )
 
 
 def against_control(metric: Metric = ACCURACY, better: str = "geq") -> Claim:

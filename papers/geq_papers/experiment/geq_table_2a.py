@@ -12,40 +12,23 @@ not described there and has no run here.
 
 from __future__ import annotations
 
-from geq_papers.experiment.arm import ACCURACY, PARAMETERS, against_control, imagenet_arms
-from geq_papers.experiment.claim import Claim
-from geq_papers.experiment.experiment import Experiment
-from geq_papers.experiment.recipe import paper, small, smoke
+from geq_papers.experiment.arm import accuracy_table, imagenet_arms
+from geq_papers.experiment.recipe import paper, small
 
-KEY = ACCURACY.key
-
-EXPERIMENT = Experiment(
-    name="geq-table-2a",
-    title="Accuracy on ImageNette",
-    source="GEQ table 2a",
-    opening=__doc__ or "",
-    arms=imagenet_arms(
-        "paper/geq_imagenette_13m",
-        mopteq_preset="paper/mopteq_imagenette_10m",
-        small_preset="paper/geq_imagenette_6m",
-    ),
-    metrics=(ACCURACY, PARAMETERS),
+EXPERIMENT = accuracy_table(
+    "2a",
+    "ImageNette",
+    __doc__,
+    imagenet_arms("imagenette", "paper/mopteq_imagenette_10m"),
     published={
-        "resnet": {KEY: (92.3, 0.1)},
-        "resnet50": {KEY: (93.0, 0.2)},
-        "mdeq": {KEY: (91.5, 0.2)},
-        "mopteq": {KEY: (92.4, 0.2)},
-        "geq_6m": {KEY: (92.9, 0.2)},
-        "geq": {KEY: (93.2, 0.1)},
+        "resnet": (92.3, 0.1),
+        "resnet50": (93.0, 0.2),
+        "mdeq": (91.5, 0.2),
+        "mopteq": (92.4, 0.2),
+        "geq_6m": (92.9, 0.2),
+        "geq": (93.2, 0.1),
     },
-    claims=(
-        Claim("GEQ is better than MOptEq", "geq", "mopteq", KEY, 0.8),
-        Claim("GEQ is better than ResNet-18", "geq", "resnet", KEY, 0.9),
-        Claim("GEQ is better than ResNet-50", "geq", "resnet50", KEY, 0.2),
-        against_control(),
-    ),
     scales={
-        "smoke": smoke(),
         "small": small("imagenette", 8_000, 6, note="64×64", data_override=["image_size=64"]),
         "paper": paper("ImageNette at 256×256, 100 epochs, one GPU for each run"),
     },

@@ -12,40 +12,23 @@ not described there and has no run here.
 
 from __future__ import annotations
 
-from geq_papers.experiment.arm import ACCURACY, PARAMETERS, against_control, imagenet_arms
-from geq_papers.experiment.claim import Claim
-from geq_papers.experiment.experiment import Experiment
-from geq_papers.experiment.recipe import paper, small, smoke
+from geq_papers.experiment.arm import accuracy_table, imagenet_arms
+from geq_papers.experiment.recipe import paper, small
 
-KEY = ACCURACY.key
-
-EXPERIMENT = Experiment(
-    name="geq-table-2b",
-    title="Accuracy on ImageNet-100",
-    source="GEQ table 2b",
-    opening=__doc__ or "",
-    arms=imagenet_arms(
-        "paper/geq_imagenet100_13m",
-        mopteq_preset="paper/mopteq_imagenet100_13m",
-        small_preset="paper/geq_imagenet100_6m",
-    ),
-    metrics=(ACCURACY, PARAMETERS),
+EXPERIMENT = accuracy_table(
+    "2b",
+    "ImageNet-100",
+    __doc__,
+    imagenet_arms("imagenet100", "paper/mopteq_imagenet100_13m"),
     published={
-        "resnet": {KEY: (80.9, 0.3)},
-        "resnet50": {KEY: (81.7, 0.2)},
-        "mdeq": {KEY: (81.3, 0.2)},
-        "mopteq": {KEY: (81.5, 0.4)},
-        "geq_6m": {KEY: (82.2, 0.2)},
-        "geq": {KEY: (83.9, 0.3)},
+        "resnet": (80.9, 0.3),
+        "resnet50": (81.7, 0.2),
+        "mdeq": (81.3, 0.2),
+        "mopteq": (81.5, 0.4),
+        "geq_6m": (82.2, 0.2),
+        "geq": (83.9, 0.3),
     },
-    claims=(
-        Claim("GEQ is better than MOptEq", "geq", "mopteq", KEY, 2.4),
-        Claim("GEQ is better than ResNet-18", "geq", "resnet", KEY, 3.0),
-        Claim("GEQ is better than ResNet-50", "geq", "resnet50", KEY, 2.2),
-        against_control(),
-    ),
     scales={
-        "smoke": smoke(),
         "small": small("imagenet100", 8_500, 5, note="64×64", data_override=["image_size=64"]),
         "paper": paper("ImageNet-100 at 256×256, 100 epochs, one GPU for each run"),
     },
