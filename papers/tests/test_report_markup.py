@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-from html.parser import HTMLParser
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,30 +11,7 @@ from hypothesis import strategies as st
 from geq.printable import identifier, printable
 from geq_papers.report.page import templates
 from geq_papers.report.table import Cell, Column, Table
-
-
-class Reader(HTMLParser):
-    """Collects the elements, their attributes and the text."""
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-        self.words = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += attrs
-
-    def handle_data(self, data: str) -> None:
-        self.words += data
-
-
-def read(text: str) -> Reader:
-    reader = Reader()
-    reader.feed(text)
-    reader.close()
-    return reader
+from markup_reader import READABLE, read
 
 
 def html(table: Table) -> str:
@@ -43,7 +19,6 @@ def html(table: Table) -> str:
 
 
 quickly = settings(deadline=None, max_examples=40)
-READABLE = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff"))
 
 
 @quickly
