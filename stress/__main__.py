@@ -78,7 +78,7 @@ def one_row_a_line(record: dict[str, Any]) -> str:
 
 
 def anonymous(text: str) -> str:
-    """Without the folders of this machine, which tracebacks name."""
+    """Replace the folders of this machine, which tracebacks name."""
     places = {
         "GEQ": Path(__file__).parents[1],
         "ENVIRONMENT": sys.prefix,

@@ -6,8 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from stress.attack import bomb, document, path, program
-from stress.attack.case import Case, examine
+from stress.attack import Case, bomb, document, examine, path, program
 from stress.part import Row
 
 CASES: dict[str, tuple[Case, ...]] = {
@@ -16,11 +15,11 @@ CASES: dict[str, tuple[Case, ...]] = {
     "names and links that lead elsewhere": path.CASES,
     "bombs and false sizes": bomb.CASES,
 }
-"""By what they want; the tests run the same ones."""
+"""Cases by their aim; the tests run the same ones."""
 
 
 def run(short: bool, seed: int) -> Iterator[Row]:
-    """All cases in either form: they do not depend on chance."""
+    """Run all cases in either form: they are not random."""
     for what, cases in CASES.items():
         problems = {}
         for case in cases:

@@ -1,7 +1,7 @@
 """Many people on the demo at once; then requests that no browser sends.
 
-The queue of the page is bounded: with more visitors than places somebody is refused, in words, and nobody is
-forgotten. Afterwards the page must give the very answer that it gave before.
+The queue is bounded: visitors beyond it are refused in words, and nobody is forgotten. Afterwards the page
+must give the same answer as before.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import numpy as np
 
 from stress.malformed import Malformed
 from stress.part import Row
-from stress.soak import growth, resident, thin
+from stress.soak import curve, growth, resident
 from stress.visitor import Answers, Demo, Visitor, browser, demo, open_page
 
 GROWTH = 20.0
-"""MB by which the process may grow in the second half: pools that fill late."""
+"""MB by which the process may grow in the second half, by pools that fill late."""
 
 
 def run(short: bool, seed: int) -> Iterator[Row]:
@@ -39,7 +39,7 @@ def run(short: bool, seed: int) -> Iterator[Row]:
 
 
 def attacked(server: Demo, folder: Path, people: int, seconds: float, seed: int) -> Iterator[Row]:
-    """The load, the malformed requests, and the same question before, between and after."""
+    """Attack with load, then with malformed requests; ask the same question before, between and after."""
     before = asyncio.run(reference(server))
     answers, memory = asyncio.run(crowd(server, people, seconds, seed))
     yield latency(answers, people, seconds)
@@ -61,7 +61,7 @@ def attacked(server: Demo, folder: Path, people: int, seconds: float, seed: int)
 
 
 async def reference(server: Demo) -> list[Any]:
-    """What the page says of its first picture, undisturbed."""
+    """Return the undisturbed answer of the page to its first picture."""
     async with browser(server.address) as client:
         visitor = Visitor(client, await open_page(client))
         return await visitor.ask(*visitor.page.disturbed(0, 0, "none", None))
@@ -69,7 +69,7 @@ async def reference(server: Demo) -> list[Any]:
 
 @dataclass
 class Memory:
-    """What the server held, over time."""
+    """Memory of the server over time."""
 
     seconds: list[float] = field(default_factory=list)
     megabytes: list[float] = field(default_factory=list)
@@ -83,16 +83,14 @@ class Memory:
 
 
 async def crowd(server: Demo, people: int, seconds: float, seed: int) -> tuple[Answers, Memory]:
-    """Everybody at once, each with a browser of their own."""
+    """Let everybody visit at once, each with a browser of their own."""
     answers, memory = Answers(), Memory()
     async with browser(server.address) as first:
         page = await open_page(first)
     clients = [browser(server.address) for _ in range(people)]
     watching = asyncio.create_task(memory.watch(server.process.pid))
     until = time.monotonic() + seconds
-    visits = [
-        Visitor(client, page).visit(until, seed + number, answers) for number, client in enumerate(clients)
-    ]
+    visits = (Visitor(client, page).visit(until, seed + n, answers) for n, client in enumerate(clients))
     try:
         await asyncio.gather(*visits)
     finally:
@@ -125,30 +123,16 @@ def latency(answers: Answers, people: int, seconds: float) -> Row:
 
 
 def flatness(memory: Memory) -> Row:
-    """Fitted as in the soak, to the second half: in the first the page fills its memory of 64 answers.
-
-    A short run can only show that nothing runs away.
-    """
+    """Fit the second half as in the soak: in the first the page fills its cache of 64 answers."""
     half = len(memory.seconds) // 2
     late = [second - memory.seconds[half] for second in memory.seconds[half:]]
     slope, margin = growth(late, memory.megabytes[half:])
     hours = late[-1] / 3600
     flat = not (slope - margin) * hours > GROWTH
-    note = (
-        f"{max(memory.megabytes):.0f} MB at most, slope {slope:+.0f} ± {margin:.0f} MB/h over {hours:.3f} h"
-    )
-    return Row(
-        "memory of the server under load",
-        1,
-        int(flat),
-        note,
-        {
-            "seconds": thin(memory.seconds),
-            "megabytes": thin(memory.megabytes),
-            "slope_megabytes_per_hour": slope,
-            "margin_95": margin,
-        },
-    )
+    most = max(memory.megabytes)
+    note = f"{most:.0f} MB at most, slope {slope:+.0f} ± {margin:.0f} MB/h over {hours:.3f} h"
+    detail = curve(memory.seconds, memory.megabytes, slope, margin)
+    return Row("memory of the server under load", 1, int(flat), note, detail)
 
 
 async def malformed(server: Demo, folder: Path) -> tuple[int, dict[str, int | str], list[str]]:

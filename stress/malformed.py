@@ -21,7 +21,7 @@ from PIL import Image
 from stress.visitor import API, Visitor
 
 LARGE = 12 * 2**20
-"""Bytes of a file beyond what the page takes."""
+"""Bytes of a file that is too large for the page."""
 Attack = Callable[[], Awaitable[httpx.Response | bytes | None]]
 
 
@@ -34,7 +34,7 @@ def status_of(answer: httpx.Response | bytes | None) -> int | str:
 
 @dataclass
 class Malformed:
-    """All of them, against one server; ``secret`` is a file next to it that must not come out."""
+    """Attacks on one server; ``secret`` is a file next to it that must not be served."""
 
     visitor: Visitor
     address: str
@@ -43,10 +43,11 @@ class Malformed:
     wrong: list[str] = field(default_factory=list)
 
     def attacks(self) -> dict[str, Attack]:
-        return {**self.questions(), **self.files(), **self.uploads(), **self.methods(), **self.connections()}
+        kinds = self.questions, self.files, self.uploads, self.methods, self.connections
+        return {name: attack for kind in kinds for name, attack in kind().items()}
 
     async def try_all(self) -> int:
-        """How many were made; what went wrong is in :attr:`wrong`."""
+        """Return the number of attacks; what went wrong is in :attr:`wrong`."""
         attacks = self.attacks()
         for name, attack in attacks.items():
             try:
@@ -66,7 +67,7 @@ class Malformed:
         return len(attacks)
 
     def questions(self) -> dict[str, Attack]:
-        """To the queue, with bodies that make no sense."""
+        """Return requests to the queue with bodies that make no sense."""
         page, session = self.visitor.page, self.visitor.session
         values = page.disturbed(0, 0, "none", None)[1]
         good: dict[str, Any] = {"data": values, "fn_index": page.refresh}
@@ -109,12 +110,12 @@ class Malformed:
         return {f"question: {name}": posting(body) for name, body in bodies.items()}
 
     def taking(self, path: str) -> dict[str, Any]:
-        """A question about an upload that never was one."""
+        """Return a question about an upload that never was one."""
         given = {"path": path, "meta": {"_type": "gradio.FileData"}, "orig_name": "digit.png"}
         return {"data": [given, self.visitor.page.model], "fn_index": self.visitor.page.take}
 
     async def asked(self, content: bytes) -> httpx.Response | bytes:
-        """Posted; if it was let into the queue, what came of it."""
+        """Post a question; return what came of it if it was let into the queue."""
         header = {"content-type": "application/json"}
         joined = await self.visitor.client.post(f"{API}/queue/join", content=content, headers=header)
         if joined.status_code != 200:
@@ -129,7 +130,7 @@ class Malformed:
         return came
 
     def files(self) -> dict[str, Attack]:
-        """Paths to what is not on offer."""
+        """Return paths to what is not on offer."""
         secret = str(self.secret)
         wanted = ["/etc/passwd", secret, "/proc/self/environ", "/proc/self/cmdline", "..", "/", "~/.profile"]
         ways = [f"{API}/file={path}" for path in wanted]
@@ -155,13 +156,12 @@ class Malformed:
         return {f"file: {name}": partial(self.raw_get, way) for name, way in zip(shown, ways, strict=True)}
 
     async def raw_get(self, way: str) -> bytes:
-        """Sent as it is: a client would tidy the path first."""
-        return await self.spoken(
-            f"GET {way} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode()
-        )
+        """Send the path as it is: a client would tidy it first."""
+        head = f"GET {way} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+        return await self.spoken(head.encode())
 
     async def spoken(self, words: bytes, half_close: bool = False, patience: float = 10.0) -> bytes:
-        """What the server answers to these bytes on a fresh connection."""
+        """Return the answer to these bytes on a fresh connection."""
         place = urlsplit(self.address)
         reader, writer = await asyncio.open_connection(place.hostname, place.port)
         try:
@@ -178,7 +178,7 @@ class Malformed:
                 await writer.wait_closed()
 
     def uploads(self) -> dict[str, Attack]:
-        """Files that are no pictures, or no names."""
+        """Return files that are no pictures, or have no valid name."""
         picture = io.BytesIO()
         Image.fromarray(np.zeros((8, 8), np.uint8)).save(picture, "PNG")
         given: dict[str, tuple[str, bytes]] = {
@@ -194,20 +194,17 @@ class Malformed:
             "zero bytes in the name": ("a\x00.png", picture.getvalue()),
             "too large": ("a.png", b"\x00" * LARGE),
         }
-        found: dict[str, Attack] = {
-            f"upload: {name}": partial(self.uploaded, *one) for name, one in given.items()
-        }
-        found["upload: no form"] = partial(self.visitor.client.post, f"{API}/upload", content=b"x" * 100)
-        return found
+        formless = partial(self.visitor.client.post, f"{API}/upload", content=b"x" * 100)
+        found: dict[str, Attack] = {f"upload: {k}": partial(self.uploaded, *one) for k, one in given.items()}
+        return {**found, "upload: no form": formless}
 
     async def uploaded(self, name: str, content: bytes) -> httpx.Response | bytes:
-        """Uploaded, and if that was taken, shown to the network."""
+        """Upload a file; if it was taken, show it to the network."""
         answer = await self.visitor.upload(name, content)
         if answer.status_code != 200:
             return answer
-        return await self.asked(
-            json.dumps({**self.taking(answer.json()[0]), "session_hash": self.visitor.session}).encode()
-        )
+        question = {**self.taking(answer.json()[0]), "session_hash": self.visitor.session}
+        return await self.asked(json.dumps(question).encode())
 
     def methods(self) -> dict[str, Attack]:
         client = self.visitor.client
@@ -240,16 +237,12 @@ class Malformed:
             "TLS": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 64, True),
             "silence": (b"", False),
         }
-        found: dict[str, Attack] = {
-            f"connection: {name}": partial(self.spoken, one[0], one[1], 3.0) for name, one in spoken.items()
+        return {
+            **{f"connection: {name}": partial(self.spoken, *one, 3.0) for name, one in spoken.items()},
+            "connection: fifty that wait": self.many_idle,
+            "connection: unknown session": partial(self.raw_get, f"{API}/queue/data?session_hash=nobody"),
+            "connection: heartbeat left at once": partial(self.raw_get, f"{API}/heartbeat/nobody"),
         }
-        found["connection: fifty that wait"] = self.many_idle
-        found["connection: unknown session"] = partial(self.raw_listen, "nobody")
-        found["connection: heartbeat left at once"] = partial(self.raw_get, f"{API}/heartbeat/nobody")
-        return found
-
-    async def raw_listen(self, session: str) -> bytes:
-        return await self.raw_get(f"{API}/queue/data?session_hash={session}")
 
     async def many_idle(self) -> bytes:
         await asyncio.gather(*(self.spoken(b"GET / HTTP/1.1\r\n", patience=3.0) for _ in range(50)))

@@ -1,4 +1,4 @@
-"""What the records say, as the tables of README.md."""
+"""The records as the tables of README.md."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BEGIN, END = "<!-- records -->", "<!-- end of records -->"
 
 
 def tables(folder: Path = RECORD) -> str:
-    """One table for each part that has a record, those that did not hold not left out."""
+    """Return one table for each part that has a record, whether it held or not."""
     found = []
     for name, part in PARTS.items():
         path = folder / f"{name}.json"
@@ -37,8 +37,8 @@ def tables(folder: Path = RECORD) -> str:
 
 def line(row: dict[str, Any]) -> str:
     survived = f"{row['survived']:,}" if row["held"] else f"**{row['survived']:,}**"
-    cells = cell(row["what"]), f"{row['tried']:,}", survived, cell(row["note"]), words(row.get("seconds"))
-    return f"| {' | '.join(cells)} |"
+    what, note = (row[name].replace("|", "\\|").replace("\n", " ") for name in ("what", "note"))
+    return f"| {what} | {row['tried']:,} | {survived} | {note} | {words(row.get('seconds'))} |"
 
 
 def words(seconds: float | int | None) -> str:
@@ -46,26 +46,18 @@ def words(seconds: float | int | None) -> str:
 
 
 def duration(record: dict[str, Any]) -> str:
-    """Of the whole part, and of its processes where several worked side by side."""
+    """Return the time of a part, and that of its processes where several ran side by side."""
     whole = record["seconds"]
     each = sum(row.get("seconds") or 0.0 for row in record["rows"])
     beside = f" ({in_words(each)} summed over its processes)" if each > 1.2 * (whole or 0.0) else ""
     return f"{words(whole) if whole else 'wall time not recorded'}{beside}"
 
 
-def cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
-
-
 def written(text: str, folder: Path = RECORD) -> str:
-    """The text of README.md with the tables of the records that are there now."""
+    """Return the text of README.md with the tables of the present records."""
     before, rest = text.split(BEGIN)
     return f"{before}{BEGIN}\n\n{tables(folder)}\n{END}{rest.split(END)[1]}"
 
 
-def main() -> None:
-    README.write_text(written(README.read_text(encoding="utf-8")), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    README.write_text(written(README.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,7 +1,8 @@
-"""What every part of the stress suite is: a name, what it attacks, rows of what was tried and survived."""
+"""Parts of the stress suite, and the rows that they yield."""
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -9,21 +10,21 @@ from pathlib import Path
 from typing import Any
 
 RECORD = Path(__file__).parent / "record"
-"""Of the long form."""
+"""Records of the long form."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One kind of attack: how often it was tried, and how often geq did what it must."""
+    """One kind of attack: number of attempts, and of those in which geq did what it must."""
 
     what: str
     tried: int
     survived: int
     note: str = ""
     detail: dict[str, Any] = field(default_factory=dict)
-    """Goes into the record, not into the table: statistics, latencies, samples."""
+    """Statistics, latencies and samples, for the record only."""
     seconds: float | None = None
-    """Of this row alone; None: since the row before."""
+    """Time of this row alone; None: since the row before."""
 
     @property
     def held(self) -> bool:
@@ -45,9 +46,14 @@ class Part:
 PARTS: dict[str, Part] = {
     "fuzz": Part("stress.fuzz.campaign", "readers of outside data, fed with mutated files"),
     "hostile": Part("stress.hostile", "files that want to execute, escape or explode"),
-    "fault": Part("stress.fault.campaign", "kills, full disks, lost folders, dead workers"),
-    "number": Part("stress.number.campaign", "inputs and layers at the limits of arithmetic"),
+    "fault": Part("stress.fault.campaign", "kills, full disks, lost folders, dead processes"),
+    "number": Part("stress.number", "inputs and layers at the limits of arithmetic"),
     "problem": Part("stress.problem", "random fixed-point problems: what the solvers say of them"),
     "load": Part("stress.load", "many people on the demo at once, and malformed requests"),
     "soak": Part("stress.soak", "a long training: does its memory grow?"),
 }
+
+
+def peak() -> float:
+    """Return the most memory that this process had at any time, in megabytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -1,8 +1,7 @@
 """Random fixed-point problems in great number, and what the solvers say of them.
 
-Every batch is a hidden problem of its own: kernel, penalty, norm rule, γ, sizes, weights, precision, solver,
-tolerance and limit are drawn. Every sample in it has its own input, so its own equation. Where a solver says
-that it converged, the residual is computed once more, in double precision and from the formulas.
+Kernel, penalty, norm rule, γ, sizes, weights, precision, solver, tolerance and limit of each batch are drawn.
+Where a solver says that it converged, the residual is computed again, in double precision from the formulas.
 """
 
 from __future__ import annotations
@@ -37,13 +36,8 @@ from stress.part import Row
 
 BATCH = 50
 PENALTIES = (
-    NonNegative(),
-    NoPenalty(),
-    Box(-1.0, 1.0),
-    L1(0.1),
-    ElasticNet(0.1, 0.5),
-    LeakyPenalty(0.1),
-    TanhPenalty(),
+    *(NonNegative(), NoPenalty(), Box(-1.0, 1.0), L1(0.1)),
+    *(ElasticNet(0.1, 0.5), LeakyPenalty(0.1), TanhPenalty()),
 )
 
 
@@ -65,19 +59,11 @@ def soak(problems: int, seed: int) -> Iterator[Row]:
 
 
 def drawn(chance: random.Random) -> tuple[Equilibrium, Tensor]:
-    """A layer and a batch of inputs for it."""
+    """Return a layer and a batch of inputs for it."""
     patches = chance.random() < 0.25
     state, middle, into = chance.randint(1, 12), chance.randint(1, 12), chance.randint(1, 6)
-    norm = chance.choice(
-        (
-            SpectralBound(),
-            SpectralBound(),
-            SpectralBound(0.5),
-            SpectralBound(1.4),
-            Unconstrained(),
-            WeightNorm(),
-        )
-    )
+    bounds = SpectralBound(), SpectralBound(), SpectralBound(0.5), SpectralBound(1.4)
+    norm = chance.choice((*bounds, Unconstrained(), WeightNorm()))
     similarity = kernel(chance, patches)
     injected = middle if similarity.acts_on == "features" else state
     W: Operator
@@ -107,18 +93,10 @@ def drawn(chance: random.Random) -> tuple[Equilibrium, Tensor]:
 def kernel(chance: random.Random, patches: bool) -> Kernel:
     gamma = chance.choice((10 ** chance.uniform(-4, 2), 0.0, LearnedGamma(), PaperGamma()))
     if patches:
-        return PatchGaussianKernel(
-            chance.choice((1, 2, 4)), chance.choice((1, 2, 4)), chance.randint(1, 16), gamma
-        )
-    return chance.choice(
-        (
-            LinearKernel(),
-            GaussianKernel(gamma),
-            GaussianKernel(gamma),
-            PolynomialKernel(chance.randint(2, 3)),
-            SigmoidKernel(),
-        )
-    )
+        patch, split = chance.choice((1, 2, 4)), chance.choice((1, 2, 4))
+        return PatchGaussianKernel(patch, split, chance.randint(1, 16), gamma)
+    gaussian = GaussianKernel(gamma), GaussianKernel(gamma)
+    return chance.choice((LinearKernel(), *gaussian, PolynomialKernel(chance.randint(2, 3)), SigmoidKernel()))
 
 
 def solver(chance: random.Random) -> Solver[Any]:

@@ -1,9 +1,7 @@
 """A long training, whose memory must stay flat.
 
-The training is one that is useful anyway: a network that ships. Its process and those it starts are looked at
-every few seconds from the end of the first epoch on, when all is imported; the slope is fitted to what
-follows the first tenth of that, in which caches and pools fill. If it is not finished after some hours it is
-interrupted, as with Ctrl-C, and must then end as it says it does.
+The memory of its processes is measured from the end of the first epoch on. The slope is fitted after the
+first tenth of that, in which caches fill. After some hours the training is interrupted, as with Ctrl-C.
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -24,10 +23,10 @@ from stress.part import Row
 SHORT = ["--preset", "quick", "--epochs", "12", "--threads", "1", "--picture", "false"]
 LONG = ["--preset", "ship/geq_cifar10", "--threads", "1", "--picture", "false"]
 HOURS = 2.1
-"""After these the long form is interrupted."""
+"""Hours after which the long form is interrupted."""
 INTERRUPTED = 130
 LIMIT = 20.0
-"""MB per hour that may be noise: the allocator's, and of pages that the evaluation touches late."""
+"""MB per hour that may be noise of the allocator, or pages that the evaluation touches late."""
 
 ONCE = 30.0
 """MB that an allocator may take at any time and keep: in a run of seconds a few of them are a steep slope."""
@@ -39,7 +38,7 @@ def run(short: bool, seed: int) -> Iterator[Row]:
 
 
 def soak(options: list[str], runs: Path, every: float, seed: int = 0, most: float = HOURS) -> Row:
-    """Train with ``geq train`` and these options, and watch."""
+    """Run ``geq train`` with these options, and measure its memory."""
     command = [sys.executable, "-m", "geq.cli", "train", *options, "--seed", str(seed), "--runs", str(runs)]
     begun = time.monotonic()
     process = subprocess.Popen(
@@ -69,22 +68,19 @@ def soak(options: list[str], runs: Path, every: float, seed: int = 0, most: floa
         detail={
             "command": " ".join(["geq", "train", *options, "--seed", str(seed)]),
             "hours": hours,
-            "megabytes": thin(megabytes),
-            "seconds": thin(seconds),
-            "slope_megabytes_per_hour": slope,
-            "margin_95": margin,
+            **curve(seconds, megabytes, slope, margin),
             "end": said.splitlines()[-6:],
         },
     )
 
 
 def heed_interrupts() -> None:
-    """A shell lets what it starts in the background ignore them."""
+    """Let a child of a shell in the background heed Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def resident(identifier: int) -> int:
-    """Bytes that the process and its children hold; nothing when they have just ended."""
+    """Return the bytes that the process and its children hold; 0 if they have just ended."""
     try:
         process = psutil.Process(identifier)
         family = [process, *process.children(recursive=True)]
@@ -94,7 +90,7 @@ def resident(identifier: int) -> int:
 
 
 def growth(seconds: list[float], megabytes: list[float]) -> tuple[float, float]:
-    """Slope in MB per hour after the first tenth, and the half width of its 95 % interval.
+    """Return the slope in MB per hour after the first tenth, and the half width of its 95 % interval.
 
     Neighbouring samples are nearly the same number, so they are averaged in twenty blocks first.
     """
@@ -112,7 +108,12 @@ def growth(seconds: list[float], megabytes: list[float]) -> tuple[float, float]:
     return float(slope), float(2.1 * error)  # Student's t for 18 degrees of freedom
 
 
-def thin(values: list[float], most: int = 300) -> list[float]:
-    """At most that many of them, evenly: the record stays readable."""
-    step = max(1, -(-len(values) // most))
-    return [round(value, 1) for value in values[::step]]
+def curve(seconds: list[float], megabytes: list[float], slope: float, margin: float) -> dict[str, Any]:
+    """Return the memory over time for a record, with at most 300 samples."""
+    step = max(1, -(-len(seconds) // 300))
+    return {
+        "megabytes": [round(value, 1) for value in megabytes[::step]],
+        "seconds": [round(value, 1) for value in seconds[::step]],
+        "slope_megabytes_per_hour": slope,
+        "margin_95": margin,
+    }

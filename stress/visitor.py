@@ -1,4 +1,4 @@
-"""The demo in its own process, and people on it: what a browser sends, without the browser."""
+"""The demo in its own process, and visitors who send what a browser sends."""
 
 from __future__ import annotations
 
@@ -32,20 +32,18 @@ class Demo:
     process: subprocess.Popen[str]
     address: str
     folder: Path
-    """Where it keeps temporary files."""
+    """Folder of its temporary files."""
 
 
 @contextmanager
 def demo(folder: Path) -> Iterator[Demo]:
-    """``geq demo`` with the network that comes with geq, on a free port; it ends with the block."""
+    """Start ``geq demo`` on a free port; it ends with the block."""
     command = [sys.executable, "-m", "geq.cli", "demo", "geq-digits", "--port", "0", "--runs", str(folder)]
     temporary = folder / "temporary"
     temporary.mkdir()
-    surroundings = {**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(temporary)}
+    around = {**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(temporary)}
     with (folder / "errors.txt").open("w") as errors:
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=errors, text=True, env=surroundings
-        )
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=around)
         try:
             assert process.stdout is not None
             found = None
@@ -63,7 +61,7 @@ def demo(folder: Path) -> Iterator[Demo]:
 
 @dataclass(frozen=True)
 class Page:
-    """Which function of the page stands behind which control."""
+    """Functions of the page behind its controls."""
 
     refresh: int
     move: int
@@ -79,12 +77,12 @@ class Page:
             for component, event in function["targets"]
         }
         model = next(p["props"]["value"] for p in config["components"] if names[p["id"]] == "model-a")
-        return cls(
-            functions["noise", "input"], functions["step-a", "change"], functions["file", "upload"], model
-        )
+        events = ("noise", "input"), ("step-a", "change"), ("file", "upload")
+        refresh, move, take = (functions[event] for event in events)
+        return cls(refresh, move, take, model)
 
     def disturbed(self, noise: int, blur: int, corruption: str, step: int | None) -> tuple[int, list[Any]]:
-        """The function, and what it is asked: all of the page, or one step of the solve."""
+        """Return the function and its arguments: for all of the page, or for one step of the solve."""
         above = [None, noise, blur, 0, corruption, 3]
         if step is None:
             return self.refresh, [*above, self.model, "solver", 0, "– none –", "solver", 0]
@@ -93,7 +91,7 @@ class Page:
 
 @dataclass
 class Answers:
-    """What the questions of all visitors came to."""
+    """Outcomes of the questions of all visitors."""
 
     seconds: list[float] = field(default_factory=list)
     refused: int = 0
@@ -113,7 +111,7 @@ class Visitor:
     session: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
 
     async def ask(self, function: int, data: list[Any]) -> list[Any]:
-        """The answer of the page's function; an error with the server's words where there is none."""
+        """Return the answer of the page's function, or raise an error with the server's words."""
         body = {"data": data, "fn_index": function, "session_hash": self.session, "event_data": None}
         joined = await self.client.post(f"{API}/queue/join", json=body)
         if joined.status_code == 503 and "Queue is full" in joined.text:
@@ -121,9 +119,8 @@ class Visitor:
         if joined.status_code != 200:
             raise RuntimeError(f"{joined.status_code}: {joined.text[:200]}")
         event = joined.json()["event_id"]
-        async with self.client.stream(
-            "GET", f"{API}/queue/data", params={"session_hash": self.session}
-        ) as stream:
+        where = {"session_hash": self.session}
+        async with self.client.stream("GET", f"{API}/queue/data", params=where) as stream:
             async for line in stream.aiter_lines():
                 if not line.startswith("data:"):
                     continue

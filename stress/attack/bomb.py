@@ -7,7 +7,6 @@ import io
 import struct
 import tarfile
 import zlib
-from collections.abc import Callable
 
 from PIL import Image
 
@@ -15,24 +14,22 @@ from geq.data.archive import unpack
 from geq.data.corruption.cifar_c import read_cifar_c
 from geq.data.idx import read_idx
 from geq.data.image import read_image
-from geq_demo.picture import FilePicture
-from stress.attack.case import Case, Ground
-from stress.attack.program import DIGITS, written
+from stress.attack import Attack, Case, Ground, reading, written
+from stress.attack.program import shown
 
 
-def idx(shape: tuple[int, ...], content: int, packed: bool) -> Callable[[Ground], object]:
-    """An idx file that announces ``shape`` and holds ``content`` zeros."""
+def idx(shape: tuple[int, ...], content: int, packed: bool) -> Attack:
+    """Offer an idx file that announces ``shape`` and holds ``content`` zeros."""
 
-    def attack(ground: Ground) -> None:
-        raw = bytes([0, 0, 8, len(shape)]) + struct.pack(f">{len(shape)}I", *shape) + bytes(content)
-        name, data = ("file.gz", gzip.compress(raw)) if packed else ("file", raw)
-        read_idx(written(ground.inside / name, data), len(shape))
+    def raw(ground: Ground) -> bytes:
+        plain = bytes([0, 0, 8, len(shape)]) + struct.pack(f">{len(shape)}I", *shape) + bytes(content)
+        return gzip.compress(plain) if packed else plain
 
-    return attack
+    return reading("file.gz" if packed else "file", raw, lambda path: read_idx(path, len(shape)))
 
 
 def tar_bomb(ground: Ground) -> None:
-    """200 MB of zeros in 200 kB."""
+    """Unpack 200 MB of zeros from 200 kB."""
     path = ground.inside / "a.tar.gz"
     with tarfile.open(path, "w:gz") as tar:
         member = tarfile.TarInfo("set/zeros")
@@ -41,8 +38,8 @@ def tar_bomb(ground: Ground) -> None:
     unpack(path, ground.inside / "root")
 
 
-def tar_header_bomb(kind: bytes) -> Callable[[Ground], object]:
-    """The name of a file has 200 MB; tarfile would read it into memory."""
+def tar_header_bomb(kind: bytes) -> Attack:
+    """Unpack a file whose name has 200 MB, which tarfile would read into memory."""
 
     def attack(ground: Ground) -> None:
         member = tarfile.TarInfo("././@LongLink")
@@ -54,7 +51,7 @@ def tar_header_bomb(kind: bytes) -> Callable[[Ground], object]:
 
 
 def tar_of_holes(ground: Ground) -> None:
-    """A sparse member of 40 GB in one block."""
+    """Unpack a sparse member of 40 GB in one block."""
     member = tarfile.TarInfo("holes")
     member.type, member.size = tarfile.GNUTYPE_SPARSE, 0
     raw = bytearray(member.tobuf(tarfile.GNU_FORMAT))
@@ -66,7 +63,7 @@ def tar_of_holes(ground: Ground) -> None:
 
 
 def png(width: int, height: int, rows: int) -> bytes:
-    """A PNG that announces a size, and holds so many rows of it."""
+    """Return a PNG that announces a size, and holds so many rows of it."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -77,7 +74,7 @@ def png(width: int, height: int, rows: int) -> bytes:
 
 
 def png_text(size: int) -> bytes:
-    """A PNG with a compressed comment of ``size`` bytes."""
+    """Return a PNG with a compressed comment of ``size`` bytes."""
     buffer = io.BytesIO()
     Image.new("L", (8, 8)).save(buffer, "PNG")
     whole = buffer.getvalue()
@@ -86,12 +83,8 @@ def png_text(size: int) -> bytes:
     return whole[:33] + text + whole[33:]
 
 
-def image(content: bytes) -> Callable[[Ground], object]:
-    return lambda ground: read_image(written(ground.inside / "a.png", content), 32)
-
-
-def upload(content: bytes) -> Callable[[Ground], object]:
-    return lambda ground: FilePicture(written(ground.inside / "a.png", content), "a.png").fitted(DIGITS)
+def image(content: bytes) -> Attack:
+    return reading("a.png", content, lambda path: read_image(path, 32))
 
 
 def jpeg(width: int, height: int) -> bytes:
@@ -104,7 +97,7 @@ def jpeg(width: int, height: int) -> bytes:
 
 
 def webp(width: int, height: int) -> bytes:
-    """A picture of one colour, which takes no bit for a pixel: 38 bytes, whatever its size."""
+    """Return a picture of one colour: 38 bytes, whatever its size."""
     buffer = io.BytesIO()
     Image.new("RGBA", (8, 8), (9, 9, 9, 9)).save(buffer, "WEBP", lossless=True)
     raw = bytearray(buffer.getvalue())
@@ -115,7 +108,7 @@ def webp(width: int, height: int) -> bytes:
 
 
 def npy(ground: Ground) -> None:
-    """An array that announces a terabyte."""
+    """Read an array that announces a terabyte."""
     header = b"{'descr': '|u1', 'fortran_order': False, 'shape': (5, 1000000, 70000, 3), }"
     header = header.ljust(117) + b"\n"
     raw = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header
@@ -140,7 +133,7 @@ CASES = (
     Case("PNG with a comment of 200 MB", image(png_text(200 << 20)), harmless=True),
     Case("WebP of 60 megapixels in 38 bytes", image(webp(10000, 6000))),
     Case("JPEG of 4 gigapixels", image(jpeg(65535, 65535))),
-    Case("upload of 400 megapixels", upload(png(20000, 20000, 1))),
-    Case("upload of 11 MB", upload(bytes(11 << 20))),
+    Case("upload of 400 megapixels", reading("a.png", png(20000, 20000, 1), shown)),
+    Case("upload of 11 MB", reading("a.png", bytes(11 << 20), shown)),
     Case("array that announces a terabyte", npy),
 )

@@ -8,6 +8,7 @@ import shutil
 import tarfile
 import zipfile
 from collections.abc import Callable
+from functools import partial
 
 from geq.analysis.part import Settings, run_parts
 from geq.data.archive import unpack
@@ -23,15 +24,14 @@ from geq.training.search import SearchOptions
 from geq.weights.pack import pack
 from geq_papers.command.report import main as report
 from geq_papers.tradeoff import TradeoffOptions
-from stress.attack.case import Case, Ground
-from stress.attack.program import DIGITS, written
+from stress.attack import DIGITS, Attack, Case, Ground, written
 from stress.fuzz.run_target import record_values
 
 Member = tuple[str, bytes, str]
 """Name, type and target of a member of an archive."""
 
 
-def archive(*members: Member) -> Callable[[Ground], object]:
+def archive(*members: Member) -> Attack:
     def attack(ground: Ground) -> None:
         path = ground.inside / "a.tar.gz"
         with tarfile.open(path, "w:gz") as tar:
@@ -57,7 +57,7 @@ def zip_archive(ground: Ground) -> None:
 
 
 def link_in_the_root(ground: Ground) -> None:
-    """A link that is in the data root already, where an archive puts its folder."""
+    """Unpack a folder over a link in the data root."""
     root = ground.inside / "root"
     root.mkdir()
     (root / "set").symlink_to(ground.outside)
@@ -70,7 +70,7 @@ def link_in_the_root(ground: Ground) -> None:
 
 
 def linked_lock(ground: Ground) -> None:
-    """A run whose lock is a link to somebody's file."""
+    """Lock a run whose lock is a link to another file."""
     run = RunFolder.create(TrainOptions(runs=str(ground.inside), name="run"))
     run.describe(TrainOptions(), {}, DIGITS)
     (run.path / ".lock").symlink_to(ground.outside / "precious.txt")
@@ -88,7 +88,7 @@ def linked_record_lock(ground: Ground) -> None:
 
 
 def linked_files(ground: Ground) -> None:
-    """Files of a run that are links to somebody's file: they are replaced, and not what they point to."""
+    """Write files of a run that are links: the links are replaced, and not what they point to."""
     run = RunFolder.create(TrainOptions(runs=str(ground.inside), name="run"))
     run.model.mkdir()
     for path in (run.path / "log.jsonl", run.path / "data.json", run.model / "model.safetensors"):
@@ -99,14 +99,14 @@ def linked_files(ground: Ground) -> None:
 
 
 def linked_analysis(ground: Ground) -> None:
-    """A run whose folder of analyses is somebody's folder."""
+    """Analyse a run whose folder of analyses is a link."""
     shutil.copytree(shipped_folder("geq-digits"), ground.inside / "run")
     (ground.inside / "run" / "analysis").symlink_to(ground.outside)
     run_parts(RunFolder(ground.inside / "run"), ["certificate"], Settings(), lambda *told: None)
 
 
 def record_name(ground: Ground) -> None:
-    """A record whose experiment is a path, when tables are written."""
+    """Write tables of a record whose experiment is a path."""
     record = {**record_values(), "experiment": "../../outside/precious.txt", "scale": "../x"}
     written(ground.inside / "results" / "a.jsonl", json.dumps(record).encode())
     output = ground.inside / "out"
@@ -120,21 +120,16 @@ def class_list(ground: Ground) -> None:
     read_image_folder(ground.inside / "images", "train", class_list=chosen)
 
 
-def from_above(name: str) -> Callable[[Ground], object]:
-    """A run by a name that leads out of the folder of runs, to where there is none."""
-
-    def attack(ground: Ground) -> None:
-        RunFolder.find(name, ground.inside)
-
-    return attack
+def named(what: str, name: str, attack: Callable[[str, Ground], object]) -> Case:
+    return Case(f"{what} {name!r}", partial(attack, name))
 
 
-def run_named(name: str) -> Callable[[Ground], object]:
-    return lambda ground: RunFolder.create(TrainOptions(runs=str(ground.inside), name=name))
+def run_named(name: str, ground: Ground) -> object:
+    return RunFolder.create(TrainOptions(runs=str(ground.inside), name=name))
 
 
-def study_named(name: str) -> Callable[[Ground], object]:
-    return lambda ground: SearchOptions(study=name)
+def find_run(name: str, ground: Ground) -> object:
+    return RunFolder.find(name, ground.inside)
 
 
 FILE, LINK, HARD = tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE
@@ -153,11 +148,8 @@ CASES = (
     Case("archive with a pipe", archive(("a", tarfile.FIFOTYPE, ""))),
     Case("archive that is a zip", zip_archive),
     Case("archive over a link in the data root", link_in_the_root),
-    *(
-        Case(f"run named {name!r}", run_named(name))
-        for name in ("../x", "/tmp/x", "..", "a\\b", "", "a\x00b")
-    ),
-    *(Case(f"study named {name!r}", study_named(name)) for name in ("../x", "/x")),
+    *(named("run named", name, run_named) for name in ("../x", "/tmp/x", "..", "a\\b", "", "a\x00b")),
+    *(named("study named", name, lambda name, g: SearchOptions(study=name)) for name in ("../x", "/x")),
     Case("trade-off named '../x'", lambda g: TradeoffOptions(study="../x")),
     Case("preset named '../../x'", lambda g: preset_path("../../x")),
     Case("shipped network named '../x'", lambda g: shipped_folder("../x")),
@@ -166,7 +158,7 @@ CASES = (
         "packed network named '../x'",
         lambda g: pack(RunFolder(shipped_folder("geq-digits")), "../x", g.inside),
     ),
-    *(Case(f"run sought as {name!r}", from_above(name)) for name in ("../outside", "../../etc", "/")),
+    *(named("run sought as", name, find_run) for name in ("../outside", "../../etc", "/")),
     Case("record named by a path", record_name, harmless=True),
     Case("class list that climbs", class_list),
     Case("lock of a run that is a link", linked_lock),

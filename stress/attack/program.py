@@ -18,72 +18,58 @@ import torch
 
 from geq.data.cifar import read_cifar
 from geq.data.corruption.cifar_c import read_cifar_c
-from geq.data.dataset import Statistics
 from geq.data.idx import read_idx
 from geq.data.image import read_image
 from geq.model.network import Network
+from geq.model.registry import create_model
 from geq.training.checkpoint import Checkpoint
 from geq.training.fit import resume
-from geq.training.ingredient import DataDescription
 from geq.training.option import TrainOptions
 from geq.training.run import RunFolder
 from geq_demo.picture import FilePicture
 from geq_papers.experiment.record import read_records
-from stress.attack.case import Case, Ground
-
-DIGITS = DataDescription("digits", tuple("0123456789"), Statistics((0.5,), (0.5,)), (1, 8, 8))
+from stress.attack import DIGITS, Attack, Case, Ground, reading, written
 
 
 class Call:
-    """Pickles to a call of ``function(*arguments)``."""
+    """Pickles to a call that makes the canary."""
 
-    def __init__(self, function: Any, *arguments: Any) -> None:
-        self.parts = (function, arguments)
+    def __init__(self, ground: Ground) -> None:
+        self.command = f"touch '{ground.canary}'"
 
     def __reduce__(self) -> Any:
-        return self.parts
+        return os.system, (self.command,)
 
 
 def payload(ground: Ground, protocol: int = 2) -> bytes:
-    """A pickle that makes the canary."""
-    return pickle.dumps({"data": Call(os.system, f"touch '{ground.canary}'")}, protocol)
+    return pickle.dumps({"data": Call(ground)}, protocol)
 
 
-def written(path: Path, content: bytes) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
-    return path
+def batch(content: bytes | Callable[[Ground], bytes]) -> Attack:
+    """Offer it as a batch of CIFAR-10."""
+    read = partial(read_cifar, "cifar10", "test")
+    return reading("cifar-10-batches-py/test_batch", content, lambda path: read(path.parents[1]))
 
 
-def batch(content: Callable[[Ground], bytes]) -> Callable[[Ground], object]:
-    """As a batch of CIFAR-10."""
-
-    def attack(ground: Ground) -> None:
-        written(ground.inside / "cifar-10-batches-py" / "test_batch", content(ground))
-        read_cifar("cifar10", "test", ground.inside)
-
-    return attack
+def checksummed(content: Callable[[Ground], bytes], ground: Ground) -> bytes:
+    body = content(ground)
+    return body + hashlib.sha256(body).digest()
 
 
-def checkpoint(content: Callable[[Ground], bytes]) -> Callable[[Ground], object]:
-    """As the checkpoint of a run that is resumed, with a checksum that is right."""
+def checkpoint(content: Callable[[Ground], bytes]) -> Attack:
+    """Offer it as the checkpoint of a run that is resumed, with a checksum that is right."""
 
     def attack(ground: Ground) -> None:
         run = RunFolder.create(TrainOptions(runs=str(ground.inside), name="run"))
         run.describe(TrainOptions(), {}, DIGITS)
-        body = content(ground)
-        written(run.checkpoint, body + hashlib.sha256(body).digest())
+        written(run.checkpoint, checksummed(content, ground))
         resume(run)
 
     return attack
 
 
-def checkpoint_alone(content: Callable[[Ground], bytes]) -> Callable[[Ground], object]:
-    def attack(ground: Ground) -> None:
-        body = content(ground)
-        Checkpoint.load(written(ground.inside / "last.ckpt", body + hashlib.sha256(body).digest()))
-
-    return attack
+def checkpoint_alone(content: Callable[[Ground], bytes]) -> Attack:
+    return reading("last.ckpt", partial(checksummed, content), Checkpoint.load)
 
 
 def saved(value: Any, new: bool = True) -> bytes:
@@ -93,7 +79,7 @@ def saved(value: Any, new: bool = True) -> bytes:
 
 
 def zipped(program: bytes, packing: int = zipfile.ZIP_STORED) -> bytes:
-    """A pickle as the program of a file of torch."""
+    """Return a file of torch whose pickle is ``program``."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", packing) as archive:
         archive.writestr("archive/data.pkl", program)
@@ -102,66 +88,56 @@ def zipped(program: bytes, packing: int = zipfile.ZIP_STORED) -> bytes:
     return buffer.getvalue()
 
 
-def as_model(ground: Ground) -> None:
-    from geq.model.registry import create_model
+def as_model(name: str) -> Attack:
+    """Offer it as weights beside a configuration: those of safetensors, or where other libraries look."""
 
-    folder = create_model("mon_tiny", channels=2).save_pretrained(ground.inside / "model")
-    written(Path(folder) / "model.safetensors", payload(ground))
-    Network.from_pretrained(folder)
+    def attack(ground: Ground) -> None:
+        folder = Path(create_model("mon_tiny", channels=2).save_pretrained(ground.inside / "model"))
+        (folder / "model.safetensors").unlink()
+        written(folder / name, payload(ground))
+        Network.from_pretrained(folder)
 
-
-def as_pytorch_model(ground: Ground) -> None:
-    """Beside a configuration without safetensors, where other libraries look for it."""
-    from geq.model.registry import create_model
-
-    folder = Path(create_model("mon_tiny", channels=2).save_pretrained(ground.inside / "model"))
-    (folder / "model.safetensors").unlink()
-    written(folder / "pytorch_model.bin", payload(ground))
-    Network.from_pretrained(folder)
+    return attack
 
 
-def as_run(ground: Ground) -> None:
-    written(ground.inside / "run" / "config.yaml", payload(ground, 0))
-    RunFolder.find(ground.inside / "run").options()
+def as_corruption(save: Callable[..., None]) -> Attack:
+    """Offer an array of objects as corrupted images."""
+
+    def attack(ground: Ground) -> None:
+        np.save(ground.inside / "labels.npy", np.zeros(5, dtype=np.uint8))
+        with (ground.inside / "fog.npy").open("wb") as file:
+            save(file, np.array([Call(ground)] * 5, dtype=object))
+        read_cifar_c(ground.inside, "fog", 1)
+
+    return attack
 
 
-def as_objects(ground: Ground) -> None:
-    np.save(ground.inside / "labels.npy", np.zeros(5, dtype=np.uint8))
-    objects = np.array([Call(os.system, f"touch '{ground.canary}'")] * 5, dtype=object)
-    np.save(ground.inside / "fog.npy", objects, allow_pickle=True)
-    read_cifar_c(ground.inside, "fog", 1)
-
-
-def as_archive_of_arrays(ground: Ground) -> None:
-    np.save(ground.inside / "labels.npy", np.zeros(5, dtype=np.uint8))
-    objects = np.array([Call(os.system, f"touch '{ground.canary}'")] * 5, dtype=object)
-    np.savez(ground.inside / "fog.npz", objects)
-    (ground.inside / "fog.npz").rename(ground.inside / "fog.npy")
-    read_cifar_c(ground.inside, "fog", 1)
-
-
-def as_records(ground: Ground) -> None:
-    records, complaints = read_records(written(ground.inside / "records.jsonl", payload(ground, 0)))
+def refused_records(path: Path) -> None:
+    records, complaints = read_records(path)
     assert not records
     assert complaints
 
 
+def shown(path: Path) -> object:
+    """Read it as an upload to the demo."""
+    return FilePicture(path, "a.png").fitted(DIGITS)
+
+
 def postscript(ground: Ground) -> bytes:
-    """An image for which Pillow would start Ghostscript, with a program that writes a file."""
+    """Return an image for which Pillow would start Ghostscript, with a program that writes a file."""
     program = f"({ground.canary}) (w) file dup (x) writestring closefile showpage"
-    return (
-        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\n" + program.encode() + b"\n%%EOF\n"
-    )
+    head = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\n"
+    return head + program.encode() + b"\n%%EOF\n"
 
 
 def doubled(depth: int = 60) -> bytes:
-    """A tuple that holds one twice that holds one twice …, as a key: hashing it takes 2^depth steps."""
+    """Return a key that holds a tuple twice that holds one twice …: hashing it takes 2^depth steps."""
     program = b"\x80\x02}(K\x01" + b"".join(b"q\x00h\x00h\x00\x86" for _ in range(depth))
     return program.replace(b"(K\x01q\x00h\x00", b"(K\x01q\x00", 1) + b"K\x01u."
 
 
 def long_shape() -> bytes:
-    """An array whose shape has a hundred thousand numbers of 250 bytes: their product is never done."""
+    """Return an array whose shape has 100,000 numbers of 250 bytes: their product is never done."""
     number = b"\x8a\xfa" + b"\x7f" * 250
     shape = b"(" + number + b"q\x01" + b"h\x01" * 100_000 + b"t"
     build = b"(K\x01" + shape + b"cnumpy\ndtype\n(U\x02u1K\x00K\x01tRI00\nU\x01xtb"
@@ -170,62 +146,50 @@ def long_shape() -> bytes:
 
 
 def reserved(count: int = 1 << 36) -> bytes:
-    """``bytearray(64 GB)``, which torch's restricted reader allows."""
+    """Return ``bytearray(64 GB)``, which torch's restricted reader allows."""
     return b"\x80\x02cbuiltins\nbytearray\n\x8a\x06" + struct.pack("<Q", count)[:6] + b"\x85R."
 
 
-NAMES = (
-    "format",
-    "position",
-    "model",
-    "optimizer",
-    "scaler",
-    "average",
-    "measures",
-    "callbacks",
-    "history",
-    "random",
-)
+def packed() -> bytes:
+    """Return 256 MB of zeros in 256 kB."""
+    return zipped(b"\x80\x02B" + struct.pack("<I", 1 << 28) + bytes(1 << 28), zipfile.ZIP_DEFLATED)
 
+
+NAMES = "format position model optimizer scaler average measures callbacks history random"
 CASES = (
-    *(
-        Case(f"pickle as a batch of CIFAR-10, protocol {n}", batch(partial(payload, protocol=n)))
-        for n in (0, 2, 5)
-    ),
+    Case("pickle as a batch of CIFAR-10, protocol 0", batch(partial(payload, protocol=0))),
+    Case("pickle as a batch of CIFAR-10, protocol 2", batch(payload)),
+    Case("pickle as a batch of CIFAR-10, protocol 5", batch(partial(payload, protocol=5))),
     Case("pickle as the checkpoint of a resumed run", checkpoint(payload)),
     Case("pickle in a file of torch as a checkpoint", checkpoint(lambda g: zipped(payload(g)))),
-    Case(
-        "torch.save of a call as a checkpoint",
-        checkpoint(lambda g: saved(Call(os.system, f"touch '{g.canary}'"))),
-    ),
+    Case("torch.save of a call as a checkpoint", checkpoint(lambda g: saved(Call(g)))),
     Case(
         "torch.save of a call in the old format as a checkpoint",
-        checkpoint_alone(lambda g: saved({"a": Call(os.system, f"touch '{g.canary}'")}, new=False)),
+        checkpoint_alone(lambda g: saved({"a": Call(g)}, new=False)),
     ),
     Case("checkpoint that reserves 64 GB", checkpoint_alone(lambda g: zipped(reserved()))),
-    Case(
-        "checkpoint packed a thousandfold",
-        checkpoint_alone(
-            lambda g: zipped(b"\x80\x02B" + struct.pack("<I", 1 << 28) + bytes(1 << 28), zipfile.ZIP_DEFLATED)
-        ),
-    ),
+    Case("checkpoint packed a thousandfold", checkpoint_alone(lambda g: packed())),
     Case(
         "checkpoint with everything of another type",
-        checkpoint_alone(lambda g: saved(dict.fromkeys(NAMES, 1))),
+        checkpoint_alone(lambda g: saved(dict.fromkeys(NAMES.split(), 1))),
     ),
-    Case("pickle as model.safetensors", as_model),
-    Case("pytorch_model.bin instead of safetensors", as_pytorch_model),
-    Case("pickle as the options of a run", as_run),
-    Case("array of objects as corrupted images", as_objects),
-    Case("archive of arrays of objects as corrupted images", as_archive_of_arrays),
-    Case("pickle as idx", lambda g: read_idx(written(g.inside / "file", payload(g)), 3)),
-    Case("pickle as an image", lambda g: read_image(written(g.inside / "a.png", payload(g)))),
-    Case("PostScript as an image", lambda g: read_image(written(g.inside / "a.png", postscript(g)))),
+    Case("pickle as model.safetensors", as_model("model.safetensors")),
+    Case("pytorch_model.bin instead of safetensors", as_model("pytorch_model.bin")),
     Case(
-        "PostScript as an upload",
-        lambda g: FilePicture(written(g.inside / "a.png", postscript(g)), "a.png").fitted(DIGITS),
+        "pickle as the options of a run",
+        reading(
+            "run/config.yaml", partial(payload, protocol=0), lambda p: RunFolder.find(p.parent).options()
+        ),
     ),
-    Case("pickle as records", as_records, harmless=True),
-    Case("pickle with a key that takes for ever", batch(lambda g: doubled())),
-    Case("pickle with a shape that takes for ever", batch(lambda g: long_shape())),
+    Case("array of objects as corrupted images", as_corruption(partial(np.save, allow_pickle=True))),
+    Case("archive of arrays of objects as corrupted images", as_corruption(np.savez)),
+    Case("pickle as idx", reading("file", payload, lambda path: read_idx(path, 3))),
+    Case("pickle as an image", reading("a.png", payload, read_image)),
+    Case("PostScript as an image", reading("a.png", postscript, read_image)),
+    Case("PostScript as an upload", reading("a.png", postscript, shown)),
+    Case(
+        "pickle as records", reading("r.jsonl", partial(payload, protocol=0), refused_records), harmless=True
+    ),
+    Case("pickle with a key that takes for ever", batch(doubled())),
+    Case("pickle with a shape that takes for ever", batch(long_shape())),
 )

@@ -1,1 +1,1 @@
-"""Faults of machines, made on purpose: each kind in a file of its own, with ``attack(scale)``."""
+"""Faults of machines, made on purpose: kills, full disks, lost folders, dead processes."""

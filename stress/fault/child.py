@@ -1,6 +1,7 @@
-"""Commands in forked children: all is loaded already, so one costs what it does, not what it imports.
+"""Commands in forked children, killed at a moment or before an operation on files.
 
-The process that forks must have no threads of computation; see :mod:`stress.fault.__main__`.
+All modules are loaded already, so a child costs what it does. The process that forks must have no threads
+that compute; see :mod:`stress.fault.campaign`.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ import psutil
 
 LONGEST = 300.0
 """Seconds after which a child counts as hanging."""
-
 CLEAR = 2
-"""The code with which a command ends after an error that is meant for a person."""
+"""Exit code of a command after an error that is meant for a person."""
+WATCHED = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "ctypes.dlsym")
+"""Audit events of operations on files; by the last, folders are exchanged in one step."""
 
 
 @dataclass(frozen=True)
 class End:
-    """How a child ended: its exit code (negative: the signal), and what it printed."""
+    """End of a child: its exit code (negative: the signal), and what it printed."""
 
     code: int
     text: str
@@ -34,7 +36,7 @@ class End:
 
     @property
     def clear(self) -> bool:
-        """Whether it said what is wrong in a sentence."""
+        """Whether it reported the problem in a sentence."""
         return self.code == CLEAR and "geq: error: " in self.text and "Traceback" not in self.text
 
     @property
@@ -48,11 +50,7 @@ class End:
 
 
 class Child:
-    """
-    Args:
-        work: what it does; gives its exit code.
-        output: file for what it prints.
-    """
+    """A fork that does ``work``, which returns its exit code, and prints into the file ``output``."""
 
     def __init__(self, work: Callable[[], int], output: Path) -> None:
         self.output = output
@@ -77,40 +75,34 @@ class Child:
                 os._exit(code)
 
     def wait(self, longest: float = LONGEST) -> End:
-        """Its end; one that does not come is made, and reported with code -SIGALRM."""
-        while True:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                return self._end(os.waitstatus_to_exitcode(status))
-            if time.monotonic() - self.begun > longest:
-                self.kill()
-                os.waitpid(self.pid, 0)
-                return self._end(-signal.SIGALRM)
-            time.sleep(0.005)
+        """Return its end; one that does not come is forced, and reported with code -SIGALRM."""
+        return self._within(longest) or self._end(self._kill() and -signal.SIGALRM)
 
     def kill_after(self, seconds: float, family: bool = True) -> End:
-        """SIGKILL then, unless it has ended; ``family``: its children as well, at the same moment."""
+        """Send SIGKILL then, unless it has ended; ``family``: to its children at the same moment."""
+        return self._within(seconds) or self._end(self._kill(family))
+
+    def members(self) -> list[psutil.Process]:
+        """Return its children, and theirs."""
+        try:
+            return psutil.Process(self.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+
+    def _within(self, seconds: float) -> End | None:
         while time.monotonic() - self.begun < seconds:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
                 return self._end(os.waitstatus_to_exitcode(status))
             time.sleep(0.001)
-        self.kill(family)
-        _, status = os.waitpid(self.pid, 0)
-        return self._end(os.waitstatus_to_exitcode(status))
+        return None
 
-    def kill(self, family: bool = True) -> None:
+    def _kill(self, family: bool = True) -> int:
         members = self.members() if family else []
         os.kill(self.pid, signal.SIGKILL)
         for member in members:
             end(member)
-
-    def members(self) -> list[psutil.Process]:
-        """Its children, and theirs."""
-        try:
-            return psutil.Process(self.pid).children(recursive=True)
-        except psutil.NoSuchProcess:
-            return []
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
     def _end(self, code: int) -> End:
         text = self.output.read_text(errors="replace") if self.output.exists() else ""
@@ -123,7 +115,7 @@ def end(process: psutil.Process) -> None:
 
 
 def geq(*arguments: str | Path, before: Callable[[], object] | None = None) -> Callable[[], int]:
-    """The command line; ``before`` is done first, in the child."""
+    """Return the command line as the work of a child, which does ``before`` first."""
 
     def work() -> int:
         from geq.cli import main
@@ -136,8 +128,42 @@ def geq(*arguments: str | Path, before: Callable[[], object] | None = None) -> C
 
 
 def done(work: Callable[[], int], output: Path) -> End:
-    """Undisturbed; an end that is not good is a fault of the attack itself."""
+    """Run undisturbed; an end that is not good is a fault of the attack itself."""
     ended = Child(work, output).wait()
     if ended.code != 0:
         raise RuntimeError(f"an undisturbed child ended with {ended.code}:\n{ended.text[-3000:]}")
     return ended
+
+
+def dying(number: int, folder: Path) -> Callable[[], None]:
+    """Return a function that lets its process end at its ``number``-th operation (from 0) in ``folder``.
+
+    Python calls audit hooks before each of them. A hook cannot be removed, so this belongs into a child.
+    """
+
+    def begin() -> None:
+        left = number
+
+        def hook(event: str, arguments: tuple[object, ...]) -> None:
+            nonlocal left
+            if event in WATCHED and concerns(event, arguments, folder):
+                if left == 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                left -= 1
+
+        sys.addaudithook(hook)
+
+    return begin
+
+
+def concerns(event: str, arguments: tuple[object, ...], folder: Path) -> bool:
+    if event == "ctypes.dlsym":
+        return arguments[-1] == "renameat2"
+    if event == "open" and not writes(arguments):
+        return False
+    return any(str(folder) in os.fsdecode(a) for a in arguments if isinstance(a, str | bytes | os.PathLike))
+
+
+def writes(arguments: tuple[object, ...]) -> bool:
+    flags = arguments[2]
+    return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))

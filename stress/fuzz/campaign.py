@@ -1,6 +1,6 @@
-"""All targets: a few thousand seeded mutations of each, or a million under atheris, one process each.
+"""All targets: some thousand seeded mutations of each, or a million under atheris, guided by branches.
 
-The long form takes all cores for hours.
+``python -m stress.fuzz.campaign TARGET RUNS SEED RECORD`` is the process of one target in the long form.
 """
 
 from __future__ import annotations
@@ -14,23 +14,34 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from stress.fuzz.execution import Tally
 from stress.fuzz.mutation import mutated
-from stress.fuzz.target import Target, targets
+from stress.fuzz.target import MODULES, Tally, Target, scratch, targets
 from stress.part import Row
 
 LOG = Path(tempfile.gettempdir()) / "geq-fuzz.log"
-"""What libFuzzer says."""
+"""Output of libFuzzer."""
 RUNS = 1_000_000
 SHORT, SHORT_SECONDS = 3000, 4.0
 """Executions of one target in the short form, and seconds of CPU time at most."""
 PATIENCE = 300
 """Seconds until a process that says nothing is taken as hanging."""
+KEPT = 2000
+"""Executions between two writings of the record."""
+LIMITS = ("-rss_limit_mb=3072", "-timeout=20", "-print_final_stats=1", "-verbosity=0", "-close_fd_mask=0")
+INSTRUMENTED = """
+geq.data.cifar geq.data.restricted geq.data.idx geq.data.archive geq.data.stream geq.data.folder
+geq.data.image geq.data.segmentation geq.data.corruption.cifar_c geq.data.hub geq_demo.picture
+geq.document geq_papers.experiment.record geq.weights.card geq.weights.text geq.training.run
+geq.training.option geq.training.ingredient geq.training.checkpoint geq.analysis.part geq.analysis.result
+geq.export.onnx_file geq.model.pretrained geq.model.allowance geq.model.config
+"""
+"""Readers: their branches say whether a file is worth keeping."""
 
 
 def run(short: bool, seed: int) -> Iterator[Row]:
@@ -53,29 +64,32 @@ def row(target: Target, found: dict[str, Any]) -> Row:
     return Row(f"{target.name}: {target.summary}", tried, tried - failed, note, found, found.get("seconds"))
 
 
+def finding(message: str) -> dict[str, Any]:
+    return {"process": {"message": message, "times": 1, "data": ""}}
+
+
+def died(how: str) -> dict[str, Any]:
+    return {"executions": 1, "read": 0, "refused": 0, "findings": finding(f"the reader's process {how}")}
+
+
 def brief(target: Target, seed: int) -> dict[str, Any]:
-    """In a process of its own, which a crash takes with it."""
+    """Run the short form in a process of its own, which a crash takes with it."""
     mine, its = multiprocessing.Pipe()
-    process = multiprocessing.get_context("fork").Process(target=_mutate, args=(target, seed, its))
+    process = multiprocessing.get_context("fork").Process(target=mutate, args=(target, seed, its))
     process.start()
     its.close()
     try:
-        found: dict[str, Any] = mine.recv() if mine.poll(PATIENCE) else _died("hangs")
+        found: dict[str, Any] = mine.recv() if mine.poll(PATIENCE) else died("hangs")
     except EOFError:
         process.join()
-        found = _died(f"died with {process.exitcode}")
+        found = died(f"died with {process.exitcode}")
     if process.is_alive() and found["findings"]:
         process.kill()
     process.join()
     return found
 
 
-def _died(how: str) -> dict[str, Any]:
-    finding = {"message": f"the reader's process {how}", "times": 1, "data": ""}
-    return {"executions": 1, "read": 0, "refused": 0, "findings": {"process": finding}}
-
-
-def _mutate(target: Target, seed: int, answer: Connection) -> None:
+def mutate(target: Target, seed: int, answer: Connection) -> None:
     # A whole number for each target that does not depend on the others, nor on Python's hash.
     random = Random(f"{seed} {target.name}")
     seeds = target.seeds()
@@ -90,7 +104,7 @@ def _mutate(target: Target, seed: int, answer: Connection) -> None:
 
 
 def draw(target: Target, seeds: list[bytes], random: Random) -> bytes:
-    """One mutated file."""
+    """Return one mutated file."""
     content = random.choice(seeds)
     if target.structured and random.random() < 0.5:
         return random.choice(target.structured)(content, random)
@@ -100,12 +114,56 @@ def draw(target: Target, seeds: list[bytes], random: Random) -> bytes:
 def lengthy(target: Target, seed: int, runs: int = RUNS) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="geq-fuzz-record-") as folder, LOG.open("a") as log:
         record = Path(folder) / "record.json"
-        command = [sys.executable, "-m", "stress.fuzz.child", target.name, str(runs), str(seed), str(record)]
+        words = [sys.executable, "-m", "stress.fuzz.campaign", target.name, str(runs), str(seed), str(record)]
         root = Path(__file__).parents[2]
-        code = subprocess.run(command, stdout=log, stderr=log, cwd=root, check=False).returncode
-        found: dict[str, Any] = (
-            json.loads(record.read_text()) if record.exists() else _died(f"ended with {code}")
-        )
+        code = subprocess.run(words, stdout=log, stderr=log, cwd=root, check=False).returncode
+        found = json.loads(record.read_text()) if record.exists() else died(f"ended with {code}")
     if not found.pop("done", False):
-        found["findings"]["process"] = {"message": f"ended with {code}; see {LOG}", "times": 1, "data": ""}
-    return found
+        found["findings"] |= finding(f"ended with {code}; see {LOG}")
+    return dict(found)
+
+
+def guided(name: str, runs: int, seed: int, record: Path) -> None:
+    """Run one target under atheris. libFuzzer ends the process, so the record is written on the way."""
+    import atheris
+
+    # What guides the campaign must be instrumented when it is first imported.
+    with atheris.instrument_imports(include=INSTRUMENTED.split()):
+        for module in MODULES:
+            import_module(module)
+    target = targets()[name]
+    seeds = target.seeds()
+    folder = Path(tempfile.mkdtemp(prefix="geq-corpus-", dir=scratch()))
+    for number, content in enumerate(seeds):
+        (folder / f"seed-{number}").write_bytes(content)
+    tally, began = Tally(target), time.monotonic()
+
+    def one(data: bytes) -> None:
+        tally.execute(data)
+        if tally.executions % KEPT == 0 or tally.executions == runs:
+            seconds, cpu = round(time.monotonic() - began, 1), round(time.process_time(), 1)
+            found = {**tally.summary(), "seconds": seconds, "cpu_seconds": cpu}
+            found |= {"corpus": len(os.listdir(folder)), "seed": seed}
+            part = record.with_suffix(".part")
+            part.write_text(json.dumps({"done": tally.executions >= runs, **found}))
+            os.replace(part, record)
+
+    def custom(data: bytes, largest: int, number: int) -> bytes:
+        random = Random(number)
+        kind = random.random()
+        if target.structured and kind < 0.4:
+            return random.choice(target.structured)(data, random)[:largest]
+        if kind < 0.6:
+            return mutated(data, random, seeds, largest)
+        result: bytes = atheris.Mutate(data, len(data))
+        return result
+
+    prefix = f"{tempfile.gettempdir()}/geq-fuzz-{name}-"
+    options = [f"-runs={runs + len(seeds) + 1}", f"-seed={1000 * seed + 1}", f"-max_len={target.largest}"]
+    options += [f"-artifact_prefix={prefix}", *LIMITS, str(folder)]
+    atheris.Setup([sys.argv[0], *options], one, custom_mutator=custom, internal_libfuzzer=True)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    guided(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))

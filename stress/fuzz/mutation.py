@@ -1,4 +1,7 @@
-"""Seeded changes of a file: those of any fuzzer, and some that know a format."""
+"""Seeded changes of a file: those of any fuzzer, and some that know a format.
+
+What is no longer of its format is changed like any other file.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ INTERESTING = (
 
 
 def mutated(data: bytes, random: Random, corpus: list[bytes], largest: int) -> bytes:
-    """One to four changes: flipped bits, other bytes, numbers at their ends, cuts, repetitions, splices."""
+    """Make one to four changes: flipped bits, other bytes, extreme numbers, cuts, repetitions, splices."""
     raw = bytearray(data)
     for _ in range(random.choice((1, 1, 1, 2, 2, 4))):
         raw = _changed(raw, random, corpus)
@@ -61,13 +64,17 @@ def _changed(raw: bytearray, random: Random, corpus: list[bytes]) -> bytearray:
     return raw
 
 
+def alone(data: bytes, random: Random) -> bytes:
+    return mutated(data, random, [data], 1 << 16)
+
+
 def in_gzip(data: bytes, random: Random) -> bytes:
-    """Changes what is packed, and packs it again with a right checksum."""
+    """Change what is packed, and pack it again with a right checksum."""
     try:
         plain = gzip.decompress(data)
-    except Exception:  # what is no gzip any more is changed as it is
+    except Exception:
         plain = data
-    return gzip.compress(mutated(plain, random, [plain], 1 << 16), 1, mtime=0)
+    return gzip.compress(alone(plain, random), 1, mtime=0)
 
 
 VALUES: tuple[Any, ...] = (
@@ -75,15 +82,15 @@ VALUES: tuple[Any, ...] = (
     *("", "x", "../../x", "\x00", "\ud800", "x" * 300),
     *([], {}, [[]], [1, 2, 3], {"class": []}, {"class": "x"}),
 )
-"""What may stand where something else belongs."""
+"""Values to put where another belongs."""
 
 
 def in_json(data: bytes, random: Random) -> bytes:
-    """Replaces, removes, repeats or deepens a value of a JSON document."""
+    """Replace, remove, repeat or deepen a value of a JSON document."""
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):
-        return mutated(data, random, [data], 1 << 16)
+        return alone(data, random)
     for _ in range(random.choice((1, 1, 2))):
         document = _other(document, random)
     return json.dumps(document).encode()
@@ -119,11 +126,11 @@ def _other(value: Any, random: Random) -> Any:
 
 
 def in_pickle(data: bytes, random: Random) -> bytes:
-    """Removes, repeats or swaps whole instructions of a pickle."""
+    """Remove, repeat or swap whole instructions of a pickle."""
     try:
         starts = [place for _, _, place in pickletools.genops(data) if place is not None]
-    except Exception:  # no pickle any more
-        return mutated(data, random, [data], 1 << 16)
+    except Exception:
+        return alone(data, random)
     ends = [*starts[1:], len(data)]
     program = [data[a:b] for a, b in zip(starts, ends, strict=True)]
     for _ in range(random.choice((1, 1, 2, 3))):
@@ -153,12 +160,12 @@ INSTRUCTIONS = (
 
 
 def in_zip(data: bytes, random: Random) -> bytes:
-    """Changes one member of a zip archive, and writes it again with right checksums."""
+    """Change one member of a zip archive, and write it again with right checksums."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = [(item, archive.read(item)) for item in archive.infolist()]
-    except Exception:  # no archive any more
-        return mutated(data, random, [data], 1 << 16)
+    except Exception:
+        return alone(data, random)
     if not members:
         return data
     at = random.randrange(len(members))
@@ -169,7 +176,7 @@ def in_zip(data: bytes, random: Random) -> bytes:
     elif item.filename.endswith(".pkl"):
         members[at] = (item, in_pickle(content, random))
     else:
-        members[at] = (item, mutated(content, random, [content], 1 << 16))
+        members[at] = (item, alone(content, random))
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for item, content in members:
@@ -179,9 +186,9 @@ def in_zip(data: bytes, random: Random) -> bytes:
 
 
 def in_safetensors(data: bytes, random: Random) -> bytes:
-    """Changes the header of a safetensors file, and its length with it."""
+    """Change the header of a safetensors file, and its length with it."""
     if len(data) < 8:
-        return mutated(data, random, [data], 1 << 16)
+        return alone(data, random)
     (length,) = struct.unpack("<Q", data[:8])
     header, rest = data[8 : 8 + length], data[8 + length :]
     header = in_json(header, random)

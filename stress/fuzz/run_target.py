@@ -1,4 +1,4 @@
-"""Readers of what a run leaves: its options, description, log, checkpoint, analyses, records, card."""
+"""Readers of what a run leaves, of saved networks and ONNX files, and of tables of the hub."""
 
 from __future__ import annotations
 
@@ -9,10 +9,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from geq.analysis.part import finished
 from geq.analysis.subject import Settings
+from geq.data.hub import read_hub
+from geq.export.onnx_file import retuned
+from geq.model.network import Network
+from geq.model.registry import create_model
 from geq.model.shipped import shipped_folder
 from geq.training.checkpoint import FORMAT, Checkpoint
 from geq.training.option import TrainOptions
@@ -21,55 +26,53 @@ from geq.training.run import RunFolder
 from geq.weights.card import read_card
 from geq.weights.text import card_text
 from geq_papers.experiment.record import read_records
-from stress.fuzz.mutation import in_json, in_json_lines, in_zip
-from stress.fuzz.target import add, put, scratch
+from stress.fuzz.dataset_target import drawn
+from stress.fuzz.mutation import in_json, in_json_lines, in_safetensors, in_zip
+from stress.fuzz.target import put, scratch, target
 
 DIGITS = shipped_folder("geq-digits")
+PICTURES = 3
 
 
-def _options(data: bytes) -> None:
-    folder = scratch("run")
-    put(folder / "config.yaml", data)
-    RunFolder(folder).options()
-
-
-def _option_files() -> list[bytes]:
+def option_files() -> list[bytes]:
     presets = [preset_path(name).read_bytes() for name in list_presets()[:3]]
     whole = json.dumps(TrainOptions(epochs=3).as_mapping()).encode()
-    return [
-        *presets,
-        (DIGITS / "config.yaml").read_bytes(),
-        whole,
-        b"epochs: 3\n",
-        b"a: &a [1]\nb: [*a, *a]\n",
-    ]
+    short = [b"epochs: 3\n", b"a: &a [1]\nb: [*a, *a]\n"]
+    return [*presets, (DIGITS / "config.yaml").read_bytes(), whole, *short]
 
 
-def _description(data: bytes) -> None:
-    folder = scratch("run-data")
-    put(folder / "data.json", data)
-    put(folder / "environment.json", data)
-    run = RunFolder(folder)
+@target(option_files, rate=0.3)
+def run_options(data: bytes) -> None:
+    """config.yaml of a run, and presets."""
+    put(scratch("run") / "config.yaml", data)
+    RunFolder(scratch("run")).options()
+
+
+@target(lambda: [(DIGITS / "data.json").read_bytes(), b'{"name": "a"}'], in_json)
+def run_description(data: bytes) -> None:
+    """data.json and environment.json of a run."""
+    run = RunFolder(scratch("run-data"))
+    put(run.path / "data.json", data)
+    put(run.path / "environment.json", data)
     run.environment()
     run.data()
 
 
-def _log(data: bytes) -> None:
-    folder = scratch("run-log")
-    put(folder / "log.jsonl", data)
-    run = RunFolder(folder)
+@target(
+    lambda: [b'{"kind": "epoch", "loss": 1.5}\n{"kind": "final", "test_accuracy": 90.0}\n'],
+    in_json_lines,
+    largest=2048,
+)
+def run_log(data: bytes) -> None:
+    """log.jsonl of a run."""
+    run = RunFolder(scratch("run-log"))
+    put(run.path / "log.jsonl", data)
     run.epochs()
     run.result()
 
 
-def _checkpoint(data: bytes) -> None:
-    """With the right checksum: an attacker can compute one as well."""
-    path = put(scratch() / "last.ckpt", data + hashlib.sha256(data).digest())
-    Checkpoint.load(path)
-
-
 def checkpoint_content(**changes: Any) -> bytes:
-    """A small checkpoint without its checksum."""
+    """Return a small checkpoint without its checksum."""
     state: dict[str, Any] = {
         "format": FORMAT,
         "position": {"epoch": 1, "batch": 0, "step": 4},
@@ -88,56 +91,40 @@ def checkpoint_content(**changes: Any) -> bytes:
     return buffer.getvalue()
 
 
-def _checkpoints() -> list[bytes]:
+def checkpoints() -> list[bytes]:
     legacy = io.BytesIO()
     torch.save({"format": FORMAT}, legacy, _use_new_zipfile_serialization=False)
     return [checkpoint_content(), checkpoint_content(model={}, random={}, optimizer={}), legacy.getvalue()]
 
 
-def _record(data: bytes) -> None:
+@target(checkpoints, in_zip, largest=16384, rate=0.5)
+def checkpoint(data: bytes) -> None:
+    """last.ckpt of a run, with a right checksum."""
+    # Use the right checksum: an attacker can compute one as well.
+    Checkpoint.load(put(scratch() / "last.ckpt", data + hashlib.sha256(data).digest()))
+
+
+RECORD = """{"experiment": "geq_table_2a", "scale": "smoke", "arm": "geq", "seed": 0, "config_hash": "0123",
+"config": {"epochs": 1}, "commit": null, "versions": {"geq": "1"}, "machine": {"cpu": "any"},
+"epochs": [{"kind": "epoch", "loss": 0.5}], "metrics": {"test_accuracy": 50.0},
+"solver": {"evaluations": 10.0}, "cpu_seconds": 1.5, "wall_seconds": 2.0,
+"finished": "2025-01-01T00:00:00", "format": 1}"""
+
+
+def record_values() -> dict[str, Any]:
+    return dict(json.loads(RECORD))
+
+
+@target(lambda: [json.dumps(record_values()).encode() + b"\n", b"{}\n\n[]\n"], in_json_lines, largest=4096)
+def record(data: bytes) -> None:
+    """Records of experiments."""
     records, complaints = read_records(put(scratch() / "records.jsonl", data))
     assert len(records) + len(complaints) <= data.count(b"\n") + 1
     for record in records:
         record.line().encode()
 
 
-def record_values() -> dict[str, Any]:
-    return {
-        "experiment": "geq_table_2a",
-        "scale": "smoke",
-        "arm": "geq",
-        "seed": 0,
-        "config_hash": "0123",
-        "config": {"epochs": 1},
-        "commit": None,
-        "versions": {"geq": "1"},
-        "machine": {"cpu": "any"},
-        "epochs": [{"kind": "epoch", "loss": 0.5}],
-        "metrics": {"test_accuracy": 50.0},
-        "solver": {"evaluations": 10.0},
-        "cpu_seconds": 1.5,
-        "wall_seconds": 2.0,
-        "finished": "2025-01-01T00:00:00",
-        "format": 1,
-    }
-
-
-def _analysis(data: bytes) -> None:
-    run = _shipped_copy(str(scratch()))
-    put(run.path / "analysis" / "width.json", data)
-    finished(run, "width", Settings())
-
-
-@lru_cache(maxsize=1)
-def _shipped_copy(process: str) -> RunFolder:
-    folder = scratch("analysed")
-    (folder / "analysis").mkdir(exist_ok=True)
-    (folder / "model").mkdir(exist_ok=True)
-    put(folder / "model" / "config.json", b'{"weights_sha256": "0"}')
-    return RunFolder(folder)
-
-
-def _analyses() -> list[bytes]:
+def analyses() -> list[bytes]:
     from geq.analysis.part import PARTS
 
     settings = PARTS["width"].depends_on(Settings())
@@ -146,56 +133,99 @@ def _analyses() -> list[bytes]:
     return [json.dumps(record | {"tables": [table], "notes": ["n"]}).encode()]
 
 
-def _card(data: bytes) -> None:
-    folder = scratch("card")
-    put(folder / "card.json", data)
-    card_text(read_card(folder))
+@target(analyses, in_json)
+def analysis(data: bytes) -> None:
+    """A kept result of an analysis."""
+    model = scratch("analysed/model") / "config.json"
+    if not model.exists():
+        put(model, b'{"weights_sha256": "0"}')
+    put(scratch("analysed/analysis") / "width.json", data)
+    finished(RunFolder(scratch("analysed")), "width", Settings())
 
 
-def _shipped(name: str) -> list[bytes]:
-    return [Path(DIGITS / name).read_bytes()]
+@target(lambda: [(DIGITS / "card.json").read_bytes()], in_json, largest=16384, rate=0.5)
+def card(data: bytes) -> None:
+    """card.json of a packed network, and its text."""
+    put(scratch("card") / "card.json", data)
+    card_text(read_card(scratch("card")))
 
 
-add("run_options", "config.yaml of a run, and presets", _options, _option_files, rate=0.3)
-add(
-    "run_description",
-    "data.json and environment.json of a run",
-    _description,
-    lambda: [*_shipped("data.json"), b'{"name": "a"}'],
-    in_json,
-)
-add(
-    "run_log",
-    "log.jsonl of a run",
-    _log,
-    lambda: [b'{"kind": "epoch", "loss": 1.5}\n{"kind": "final", "test_accuracy": 90.0}\n'],
-    in_json_lines,
-    largest=2048,
-)
-add(
-    "checkpoint",
-    "last.ckpt of a run, with a right checksum",
-    _checkpoint,
-    _checkpoints,
-    in_zip,
-    largest=16384,
-    rate=0.5,
-)
-add(
-    "record",
-    "records of experiments",
-    _record,
-    lambda: [json.dumps(record_values()).encode() + b"\n", b"{}\n\n[]\n"],
-    in_json_lines,
-    largest=4096,
-)
-add("analysis", "a kept result of an analysis", _analysis, _analyses, in_json)
-add(
-    "card",
-    "card.json of a packed network, and its text",
-    _card,
-    lambda: _shipped("card.json"),
-    in_json,
-    largest=16384,
-    rate=0.5,
-)
+@lru_cache(maxsize=2)
+def saved(process: str) -> tuple[dict[str, Any], bytes]:
+    """Return the two files of a small network."""
+    folder = Path(create_model("mon_tiny", channels=2, num_classes=2).save_pretrained(scratch("saved")))
+    return json.loads((folder / "config.json").read_text()), (folder / "model.safetensors").read_bytes()
+
+
+def read_model(folder: Path, config: bytes, weights: bytes) -> None:
+    put(folder / "config.json", config)
+    put(folder / "model.safetensors", weights)
+    Network.from_pretrained(folder)
+
+
+@target(lambda: [json.dumps(saved(str(scratch()))[0]).encode()], in_json, largest=4096, rate=0.2)
+def model_config(data: bytes) -> None:
+    """config.json of a saved network."""
+    read_model(scratch("model-config"), data, saved(str(scratch()))[1])
+
+
+@target(lambda: [saved(str(scratch()))[1]], in_safetensors, largest=4096, rate=0.2)
+def model_weights(data: bytes) -> None:
+    """model.safetensors of a saved network, with a right checksum."""
+    # Use the right checksum: an attacker can compute one as well.
+    description = {**saved(str(scratch()))[0], "weights_sha256": hashlib.sha256(data).hexdigest()}
+    read_model(scratch("model-weights"), json.dumps(description).encode(), data)
+
+
+def onnx_files() -> list[bytes]:
+    from onnx import TensorProto, helper, numpy_helper
+
+    defaults = [
+        numpy_helper.from_array(np.asarray(1e-3, dtype=np.float32), "tolerance"),
+        numpy_helper.from_array(np.asarray(50, dtype=np.int64), "max_steps"),
+    ]
+    images, logits = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("images", "logits")
+    )
+    node = helper.make_node("Mul", ["images", "tolerance"], ["logits"])
+    graph = helper.make_graph([node], "network", [images], [logits], defaults)
+    return [helper.make_model(graph).SerializeToString()]
+
+
+@target(onnx_files, largest=2048)
+def onnx(data: bytes) -> None:
+    """The content of an ONNX file whose tolerance is changed."""
+    retuned(data, 1e-6, 50)
+
+
+@lru_cache(maxsize=1)
+def hub_files(process: str) -> tuple[Path, dict[str, bytes]]:
+    import datasets
+
+    datasets.disable_progress_bars()
+    # A pool of threads for each table of three pictures takes longer than all the rest.
+    datasets.arrow_dataset.thread_map = lambda read, tables, **options: list(map(read, tables))
+    label = datasets.ClassLabel(names=["cat", "dog"])
+    features = datasets.Features({"image": datasets.Image(), "label": label})
+    picture = {"bytes": drawn("RGB", "PNG", 4), "path": None}
+    content = {"image": [picture] * PICTURES, "label": [n % 2 for n in range(PICTURES)]}
+    folder = scratch("hub")
+    datasets.Dataset.from_dict(content, features=features).save_to_disk(str(folder))
+    return folder, {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+@target(lambda: list(hub_files(str(scratch()))[1].values()), largest=4096, rate=0.2)
+def hub(data: bytes) -> None:
+    """A dataset of the Hugging Face hub on disk."""
+    # Read it as the table, or as the note that is most like it.
+    folder, files = hub_files(str(scratch()))
+    table = next(name for name in files if name.endswith(".arrow"))
+    state = b"_data_files" in data
+    name = ("state.json" if state else "dataset_info.json") if data[:1] == b"{" else table
+    for other, content in files.items():
+        # A new file each time: the old one may still be mapped into memory.
+        (folder / other).unlink(missing_ok=True)
+        put(folder / other, data if other == name else content)
+    read = read_hub(folder, "train")
+    for index in range(min(len(read), PICTURES)):
+        read.read(index)

@@ -5,18 +5,19 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from geq.constraints import Unconstrained
 from geq.equilibrium import Equilibrium
 from geq.errors import ConvergenceError, ConvergenceWarning, GeqError
 from geq.gradients import Gradient, Implicit, JacobianFree, Phantom, Unrolled
 from geq.solvers import Anderson, Broyden, Picard
 from stress.number.edited import feedbacks
-from stress.number.layer import LAYERS, build, sample
-from stress.number.verdict import Tally, Verdict
+from stress.number.verdict import DTYPES, LAYERS, Tally, Verdict, build, sample
 from stress.part import Row
 
 GRADIENTS: dict[str, Gradient] = {
@@ -29,50 +30,41 @@ GRADIENTS: dict[str, Gradient] = {
     "Unrolled": Unrolled(steps=12, damping=0.7),
 }
 LIMIT = {torch.float32: 2e-2, torch.float64: 1e-4}
-"""Of the distance to the reference, relative to the size that `reference` says: the state is found to a
+"""Limit of the distance to the reference, relative to the size of `reference`: the state is found to a
 tolerance, a few entries of it lie at the kink of ReLU, and (I − J)⁻¹ magnifies both by up to
 1/(1 − 0.95²) ≈ 10.
 """
 
 
-def run(short: bool, seed: int) -> Iterator[Row]:
-    generator = torch.Generator().manual_seed(seed)
+def run(short: bool, generator: torch.Generator) -> Iterator[Row]:
     chosen = [name for name in GRADIENTS if not short or " by " not in name]
     yield sizes((-20, 0) if short else (-30, -20, -12, -3, 0, 3, 15), chosen, generator)
-    yield strong(1, chosen, generator)
+    yield strong(chosen, generator)
 
 
 def sizes(decades: tuple[int, ...], chosen: list[str], generator: torch.Generator) -> Row:
-    """Of the input, and of what comes from the loss."""
+    """Vary the size of the input, and of the gradient of the loss."""
     tally = Tally("gradients of inputs and of losses from tiny to huge")
-    for name in LAYERS:
-        for gradient_name in chosen:
-            for dtype in (torch.float32, torch.float64):
-                cases = [(10.0**decade, 1.0) for decade in decades] + [(1.0, 1e-30), (1.0, 1e30)]
-                for size, loss in cases:
-                    layer = prepared(name, GRADIENTS[gradient_name], dtype)
-                    x = (size * sample(name, 1, generator)).to(dtype)
-                    case = f"{name}, {gradient_name}, {dtype}, input {size:g}, loss {loss:g}"
-                    check(tally, case, layer, x, loss, generator)
+    cases = [(10.0**decade, 1.0) for decade in decades] + [(1.0, 1e-30), (1.0, 1e30)]
+    for name, gradient, dtype, (size, loss) in product(LAYERS, chosen, DTYPES, cases):
+        layer = prepared(name, GRADIENTS[gradient], dtype)
+        x = (size * sample(name, 1, generator)).to(dtype)
+        case = f"{name}, {gradient}, {dtype}, input {size:g}, loss {loss:g}"
+        check(tally, case, layer, x, loss, generator)
     return tally.row()
 
 
-def strong(rounds: int, chosen: list[str], generator: torch.Generator) -> Row:
-    """Weights edited by hand so that the adjoint system is hard, indefinite or not contractive."""
-    from geq.constraints import Unconstrained
-
+def strong(chosen: list[str], generator: torch.Generator) -> Row:
+    """Edit weights so that the adjoint system is hard, indefinite or not contractive."""
     tally = Tally("gradients of layers without a norm bound, feedback 0.5 to 4")
-    for _ in range(rounds):
-        for name in LAYERS:
-            for gradient_name in chosen:
-                for strength in (0.5, 0.999, 1.2, 4.0):
-                    layer = prepared(name, GRADIENTS[gradient_name], torch.float64)
-                    for operator in feedbacks(layer):
-                        operator.adopt_constraint(Unconstrained())
-                        weight = operator.raw_weight.data
-                        weight.mul_(strength / torch.linalg.matrix_norm(weight.flatten(1), 2))
-                    x = sample(name, 1, generator)
-                    check(tally, f"{name}, {gradient_name}, feedback {strength}", layer, x, 1.0, generator)
+    for name, gradient, strength in product(LAYERS, chosen, (0.5, 0.999, 1.2, 4.0)):
+        layer = prepared(name, GRADIENTS[gradient], torch.float64)
+        for operator in feedbacks(layer):
+            operator.adopt_constraint(Unconstrained())
+            weight = operator.raw_weight.data
+            weight.mul_(strength / torch.linalg.matrix_norm(weight.flatten(1), 2))
+        x = sample(name, 1, generator)
+        check(tally, f"{name}, {gradient}, feedback {strength}", layer, x, 1.0, generator)
     return tally.row()
 
 
@@ -117,7 +109,7 @@ def check(
 
 
 def reference(layer: Equilibrium, x: Tensor, z: Tensor, g: Tensor) -> list[tuple[Tensor | None, float]]:
-    """The same derivatives with J as a matrix, in double precision, and the size to judge each by.
+    """Return the derivatives with J as a matrix, in double precision, and the size to judge each by.
 
     That is its norm; of a single number like γ, the sum uᵀ∂f/∂γ over all entries of the state, whose terms
     may cancel, it is ‖u‖·‖∂f/∂γ‖, to which an error of u is in proportion.

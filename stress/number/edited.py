@@ -1,27 +1,27 @@
-"""Weights that somebody edited by hand, behind the back of every check; γ from 0 to infinity."""
+"""Weights that are edited by hand, past every check; γ from 0 to infinity."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 
 import torch
 from torch import Tensor
 
-from geq.bandwidth import GammaRule, LearnedGamma, MedianGamma, PaperGamma, RunningScale
+from geq.bandwidth import GammaRule, LearnedGamma, MedianGamma, PaperGamma, RunningScale, as_gamma_rule
 from geq.constraints import Constraint, LearnedSpectralBound, SpectralBound, SpectralEquality
 from geq.equilibrium import Equilibrium
 from geq.kernels import GaussianKernel
 from geq.operators import Operator
-from stress.number.layer import DTYPES, LAYERS, build, sample
-from stress.number.verdict import Tally, contexts_of, judge, solve
+from stress.number.verdict import DTYPES, LAYERS, Tally, build, contexts_of, judge, sample, solve
 from stress.part import Row
 
 Edit = Callable[[Tensor, torch.Generator], Tensor]
 
-
+RADIAL = [name for name in LAYERS if name.startswith("GEQ")]
 ACCURACY = 1.01
-"""Of a power iteration of 200 steps: where the largest singular values are alike it stops below them."""
+"""Accuracy of a power iteration of 200 steps: it stops below singular values that are alike."""
 
 
 def with_first(w: Tensor, number: float) -> Tensor:
@@ -44,8 +44,7 @@ EDITS: dict[str, Edit] = {
 }
 
 
-def run(short: bool, seed: int) -> Iterator[Row]:
-    generator = torch.Generator().manual_seed(seed)
+def run(short: bool, generator: torch.Generator) -> Iterator[Row]:
     rounds = 1 if short else 2
     yield edited(rounds, generator)
     yield bounded(rounds, generator)
@@ -55,31 +54,29 @@ def run(short: bool, seed: int) -> Iterator[Row]:
 
 
 def feedbacks(layer: Equilibrium) -> list[Operator]:
-    """The operators whose norm is bounded."""
+    """Return the operators whose norm is bounded."""
     return [m for m in layer.modules() if isinstance(m, Operator) and isinstance(m.constraint, SpectralBound)]
 
 
 def edited(rounds: int, generator: torch.Generator) -> Row:
-    """After a first solve, so that whatever is remembered of the old weights is there to mislead."""
+    """Edit after a first solve, so that what is cached of the old weights can mislead."""
     tally = Tally("weights edited by hand after a solve, in evaluation and in training")
     for _ in range(rounds):
         for name in LAYERS:
             x = sample(name, 4, generator)
-            for what, edit in EDITS.items():
-                for dtype in DTYPES:
-                    for training in (False, True):
-                        layer = build(name).to(dtype).train(training)
-                        layer.on_failure = "ignore"
-                        layer(x.to(dtype))
-                        for operator in feedbacks(layer):
-                            operator.raw_weight.data.copy_(edit(operator.raw_weight.data, generator))
-                        case = f"{name}, {what}, {dtype}, training {training}"
-                        (trained if training else solve)(tally, case, layer, x.to(dtype))
+            for (what, edit), dtype, training in product(EDITS.items(), DTYPES, (False, True)):
+                layer = build(name).to(dtype).train(training)
+                layer.on_failure = "ignore"
+                layer(x.to(dtype))
+                for operator in feedbacks(layer):
+                    operator.raw_weight.data.copy_(edit(operator.raw_weight.data, generator))
+                case = f"{name}, {what}, {dtype}, training {training}"
+                (trained if training else solve)(tally, case, layer, x.to(dtype))
     return tally.row()
 
 
 def trained(tally: Tally, case: str, layer: Equilibrium, x: Tensor) -> None:
-    """A training solve, which goes on with what it has; ``last_solution`` must tell."""
+    """Solve in training, which continues with what it has; ``last_solution`` must report it."""
 
     def question() -> None:
         with contexts_of(layer) as seen:
@@ -91,7 +88,7 @@ def trained(tally: Tally, case: str, layer: Equilibrium, x: Tensor) -> None:
 
 
 def exact_norm(operator: Operator, x: Tensor) -> float:
-    """‖A‖ of the effective weight, by all singular values of the whole map at the size of x."""
+    """Return ‖A‖ of the effective weight, by all singular values of the whole map at the size of x."""
     with torch.no_grad():
         try:
             bound = operator.bind(x)
@@ -106,95 +103,83 @@ def exact_norm(operator: Operator, x: Tensor) -> float:
 
 
 def bounded(rounds: int, generator: torch.Generator) -> Row:
-    """The bound itself: whatever was written into the weights, the effective norm keeps it, or is NaN."""
+    """Check the bound itself: the effective norm keeps it after any edit, or is NaN."""
     tally = Tally("norm bound after edits, against all singular values")
     rules: list[type[Constraint]] = [SpectralBound, SpectralEquality, LearnedSpectralBound]
     for _ in range(rounds):
         for name in ("GEQ2d", "OptEqLinear", "DeepOptEq2d"):
             x = sample(name, 2, generator).float()
-            for rule in rules:
-                for what, edit in EDITS.items():
-                    layer = build(name)
-                    training = what != "other numbers" or bool(torch.rand((), generator=generator) < 0.5)
-                    for operator in feedbacks(layer):
-                        operator.adopt_constraint(rule())
-                    layer.train(training)(x)
-                    for operator in feedbacks(layer):
-                        operator.raw_weight.data.copy_(edit(operator.raw_weight.data, generator))
-                        reached = exact_norm(operator, x)
-                        case = f"{name}, {rule.__name__}, {what}"
-                        tally.must(case, not reached > 0.95 * ACCURACY, f"norm {reached:.4g}, bound 0.95")
+            for rule, (what, edit) in product(rules, EDITS.items()):
+                layer = build(name)
+                training = what != "other numbers" or bool(torch.rand((), generator=generator) < 0.5)
+                for operator in feedbacks(layer):
+                    operator.adopt_constraint(rule())
+                layer.train(training)(x)
+                for operator in feedbacks(layer):
+                    operator.raw_weight.data.copy_(edit(operator.raw_weight.data, generator))
+                    reached = exact_norm(operator, x)
+                    case = f"{name}, {rule.__name__}, {what}"
+                    tally.must(case, not reached > 0.95 * ACCURACY, f"norm {reached:.4g}, bound 0.95")
     return tally.row()
-
-
-def radial_layers() -> list[str]:
-    return [name for name in LAYERS if name.startswith("GEQ")]
 
 
 def with_rule(name: str, rule: GammaRule | float, dtype: torch.dtype) -> Equilibrium:
     layer = build(name)
-    similarity = layer.problem.kernel
-    assert isinstance(similarity, GaussianKernel)
-    from geq.bandwidth import as_gamma_rule
-
-    similarity.gamma = as_gamma_rule(rule)
+    assert isinstance(layer.problem.kernel, GaussianKernel)
+    layer.problem.kernel.gamma = as_gamma_rule(rule)
     return layer.to(dtype).eval()
 
 
 def fixed_gamma(decades: range, generator: torch.Generator) -> Row:
     tally = Tally(f"fixed γ: 0, and 1e{decades[0]} to 1e{decades[-1]}")
-    for name in radial_layers():
+    for name in RADIAL:
         x = sample(name, 4, generator)
-        for dtype in DTYPES:
-            for value in (0.0, *(10.0**decade for decade in decades)):
-                solve(tally, f"{name}, γ = {value:g}, {dtype}", with_rule(name, value, dtype), x.to(dtype))
+        for dtype, value in product(DTYPES, (0.0, *(10.0**decade for decade in decades))):
+            solve(tally, f"{name}, γ = {value:g}, {dtype}", with_rule(name, value, dtype), x.to(dtype))
     return tally.row()
 
 
 def learned_gamma(rounds: int, generator: torch.Generator) -> Row:
-    """θ and the running scale at extremes, in evaluation and in training."""
+    """Set θ and the running scale to extremes, in evaluation and in training."""
     tally = Tally("learned γ with its numbers at extremes")
     infinity, nan = float("inf"), float("nan")
+    thetas = (-1e30, -100.0, 0.0, 1e4, 1e30, infinity, nan)
     for _ in range(rounds):
-        for name in radial_layers():
+        for name in RADIAL:
             x = sample(name, 4, generator)
-            for rule in (LearnedGamma, MedianGamma, PaperGamma):
-                for theta in (
-                    (-1e30, -100.0, 0.0, 1e4, 1e30, infinity, nan) if rule is LearnedGamma else (0.0,)
-                ):
-                    for scale in (None, 0.0, 1e-40, 1e-20, 1e30, infinity, nan):
-                        for dtype in DTYPES:
-                            made = rule()
-                            if isinstance(made, LearnedGamma):
-                                made.theta.data.fill_(theta)
-                            if scale is not None:
-                                made.scale.fill_(scale)
-                                made.batches_seen.fill_(5)
-                            layer = with_rule(name, made, dtype)
-                            case = f"{name}, {rule.__name__}, θ = {theta:g}, m = {scale}, {dtype}"
-                            solve(tally, case, layer, x.to(dtype))
-                    trained(
-                        tally, f"{name}, {rule.__name__}, θ = {theta:g}, training", layer.train(), x.to(dtype)
-                    )
+            for rule, theta in (
+                *((LearnedGamma, theta) for theta in thetas),
+                (MedianGamma, 0.0),
+                (PaperGamma, 0.0),
+            ):
+                case = f"{name}, {rule.__name__}, θ = {theta:g}"
+                for scale, dtype in product((None, 0.0, 1e-40, 1e-20, 1e30, infinity, nan), DTYPES):
+                    made = rule()
+                    if isinstance(made, LearnedGamma):
+                        made.theta.data.fill_(theta)
+                    if scale is not None:
+                        made.scale.fill_(scale)
+                        made.batches_seen.fill_(5)
+                    layer = with_rule(name, made, dtype)
+                    solve(tally, f"{case}, m = {scale}, {dtype}", layer, x.to(dtype))
+                trained(tally, f"{case}, training", layer.train(), x.to(dtype))
     return tally.row()
 
 
-def ignored(layer: Equilibrium, x: Tensor) -> None:
-    """A training step whose answer does not matter."""
-    layer(x)
-
-
 def poisoned(generator: torch.Generator) -> Row:
-    """One batch beyond the range of the numbers must not spoil what a rule remembers."""
+    """Train on a batch that overflows: it must not spoil the running scale."""
     tally = Tally("running scale of γ after a batch that overflows")
-    for name in radial_layers():
-        for rule in (LearnedGamma, MedianGamma, lambda: PaperGamma(per="batch")):
-            made = rule()
+
+    def step(layer: Equilibrium, x: Tensor) -> None:
+        layer(x)  # its answer does not matter
+
+    for name in RADIAL:
+        for made in (LearnedGamma(), MedianGamma(), PaperGamma(per="batch")):
             assert isinstance(made, RunningScale)
             layer = with_rule(name, made, torch.float32).train()
             x = sample(name, 4, generator).float()
             for size in (1.0, 1e25, 1e37, 1.0):
-                tally.ask(f"{name}, {size:g}", partial(ignored, layer, size * x))
+                tally.ask(f"{name}, {size:g}", partial(step, layer, size * x))
             remembered = float(made.scale)
             tally.must(f"{name}, {type(made).__name__}", remembered < float("inf"), f"scale {remembered}")
     return tally.row()

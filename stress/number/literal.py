@@ -1,4 +1,4 @@
-"""The cells once more: the formulas of the papers in double precision, one line each.
+"""The cells by the formulas of the papers, in double precision.
 
 Of a layer only what it was given is used: the effective weights of the solve, v = Ux + b, γ and W_h. Nothing
 here goes through the equation in the features, the Gram matrix, the compiled kernel or a closed-form adjoint.
@@ -29,7 +29,7 @@ from geq.penalties import Box, ElasticNet, LeakyPenalty, Penalty, TanhPenalty
 
 @dataclass(frozen=True)
 class Image:
-    """T(z), and per sample the size of the numbers that were added up to get it: what rounding acts on."""
+    """T(z), and per sample the size of the numbers that were added up, on which rounding acts."""
 
     value: Tensor
     scale: Tensor
@@ -61,7 +61,7 @@ class LiteralMap:
 
 
 def norm(values: Tensor) -> Tensor:
-    """Of every sample, without overflow or underflow of the squares."""
+    """Return the norm of every sample, without overflow or underflow of the squares."""
     rows = values.flatten(1)
     if not rows.shape[1]:
         return rows.new_zeros(len(rows))
@@ -70,7 +70,7 @@ def norm(values: Tensor) -> Tensor:
 
 
 def times(W: LinearMap, z: Tensor) -> Tensor:
-    """Wz."""
+    """Return Wz."""
     weight = W.weight.double()
     if not isinstance(W.operator, Convolution):
         return z @ weight.t()
@@ -83,7 +83,7 @@ def times(W: LinearMap, z: Tensor) -> Tensor:
 
 
 def transposed(W: LinearMap, y: Tensor, z: Tensor) -> Tensor:
-    """Wᵀy, as the derivative of ⟨y, Wz⟩ in z."""
+    """Return Wᵀy as the derivative of ⟨y, Wz⟩ in z."""
     with torch.enable_grad():
         argument = torch.zeros_like(z).requires_grad_()
         (found,) = torch.autograd.grad(times(W, argument), argument, y)
@@ -91,7 +91,7 @@ def transposed(W: LinearMap, y: Tensor, z: Tensor) -> Tensor:
 
 
 def radial(kernel: GaussianKernel | PatchGaussianKernel, bound: Any, d: Tensor) -> tuple[Tensor, Tensor]:
-    """βdW_hW_hᵀ on every patch; for the plain Gaussian a sample is one patch and W_h the identity."""
+    """Return βdW_hW_hᵀ on every patch; for the plain Gaussian a sample is one patch and W_h the identity."""
     gamma = bound.gamma.double()
     if not isinstance(kernel, PatchGaussianKernel):
         q = d.flatten(1).square().sum(1, keepdim=True)
@@ -124,7 +124,7 @@ def radial(kernel: GaussianKernel | PatchGaussianKernel, bound: Any, d: Tensor) 
 
 
 def inner_product(kernel: Any, z: Tensor, v: Tensor) -> Tensor:
-    """slope(⟨v, z⟩)·v of GEQ table 4, as geq states it."""
+    """Return slope(⟨v, z⟩)·v of GEQ table 4, as geq states it."""
     if isinstance(kernel, LinearKernel):
         return v
     size = z[0].numel() if kernel.averaged else 1
@@ -152,7 +152,7 @@ def prox(penalty: Penalty, s: Tensor) -> Tensor:
 
 
 def deep(cell: DeepCell, c: DeepContext, z: Tensor) -> Image:
-    """f_L ∘ … ∘ f_1 (OptEq eq. 5–6)."""
+    """Return f_L ∘ … ∘ f_1 (OptEq eq. 5–6)."""
     assert cell.regulariser is None
     scale = norm(z)
     for layer in c.layers:

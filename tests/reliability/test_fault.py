@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 from stress.fault.campaign import KINDS, run
-from stress.fault.event import writes
-from stress.fault.run import same
+from stress.fault.child import writes
+from stress.fault.trial import same
 
 DIE = """
 import sys, pathlib
-from stress.fault.event import die_before
+from stress.fault.child import dying
 folder = pathlib.Path(sys.argv[1])
-die_before(int(sys.argv[2]), folder)
+dying(int(sys.argv[2]), folder)()
 from geq.durable import write_durably
 write_durably(folder / "a", b"new")
 write_durably(folder / "b", b"new")

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stress.fuzz.campaign import draw, row
-from stress.fuzz.execution import Tally
-from stress.fuzz.target import Target, targets
+from stress.fuzz.target import Tally, Target, targets
 
 from geq.errors import DataError, GeqError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from stress.attack.case import Case, Ground, examine
+from stress.attack import Case, Ground, examine
 from stress.hostile import CASES
 
 from geq.errors import DataError

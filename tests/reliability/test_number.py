@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from stress.number import edited, kernel, size, start, window
-from stress.number.layer import LAYERS, build, sample
-from stress.number.verdict import Tally, Verdict, contexts_of, judge
+from stress.number import edited, network, size, window
+from stress.number.verdict import LAYERS, Tally, Verdict, build, contexts_of, judge, sample
 
 from geq.kernels import compiled_patch
 
@@ -55,7 +54,7 @@ def test_nothing_wrong_in_silence(family: Any) -> None:
     "family",
     [
         lambda: size.magnitude(range(-30, 31, 20), generator(), ["GEQLinear"]),
-        lambda: start.starts((1e-9, 0.1), (1e-30, 1.0), generator(), ["OptEqLinear"]),
+        lambda: size.starts((1e-9, 0.1), (1e-30, 1.0), generator(), ["OptEqLinear"]),
         lambda: edited.bounded(1, generator()),
         lambda: window.hard_maps((2,), 1, torch.float16, generator()),
         lambda: window.windows(1, generator()),
@@ -71,6 +70,6 @@ def test_compiled_kernel_is_compared() -> None:
     tally = Tally("kernel")
     if compiled_patch.load() is None:
         pytest.skip("no C compiler on this machine")
-    kernel.compare(tally, "usual", torch.float32, 1.0, 0.5, torch.channels_last, generator())
+    network.compare(tally, torch.float32, 1.0, 0.5, torch.channels_last, generator())
     assert tally.row().held
-    assert not kernel.alike(torch.ones(3), torch.ones(3) + 1e-2, 0.0)
+    assert not network.alike(torch.ones(3), torch.ones(3) + 1e-2, 0.0)
