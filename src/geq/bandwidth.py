@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from geq.errors import CheckedOptions, InputError, OptionError
+from geq.errors import CheckedOptions, InputError, OptionError, check_kind
 
 _PAUSED: ContextVar[bool] = ContextVar("statistics_paused", default=False)
 
@@ -246,4 +246,7 @@ def as_gamma_rule(gamma: float | int | GammaRule | None) -> GammaRule:
     """Return a rule for γ: a number is a fixed γ, None the default rule."""
     if gamma is None:
         return LearnedGamma()
-    return gamma if isinstance(gamma, GammaRule) else FixedGamma(float(gamma))
+    if isinstance(gamma, (int, float)):
+        return FixedGamma(float(gamma))
+    check_kind("gamma", gamma, GammaRule, "geq.bandwidth.LearnedGamma(), or a number")
+    return gamma

@@ -12,13 +12,13 @@ from torch import Tensor, nn
 
 from geq.bandwidth import statistics_paused, statistics_wanted
 from geq.cells import Cell, CellEquation, EnergyProblem, Equation
-from geq.cells.base import State
+from geq.cells.base import State, as_cell
 from geq.certificates.well_posedness import WellPosedness
-from geq.errors import CheckedOptions, OptionError, unknown_name
+from geq.errors import CheckedOptions, GeqError, OptionError, check_kind, unknown_name
 from geq.gradients import Gradient, Implicit
-from geq.gradients.base import refuse_second_derivative
+from geq.gradients.base import refuse_second_derivative, refuse_transforms
 from geq.operators.operator import Size, size_of
-from geq.solvers import Anderson, Solution, Solver, fixed_point
+from geq.solvers import Anderson, Solution, Solver, Status, fixed_point
 from geq.solvers.fixed_point import ON_FAILURE
 
 HALF = (torch.float16, torch.bfloat16)
@@ -28,14 +28,14 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
     """``layer(x)`` is the fixed point of a cell, differentiable in training and in evaluation.
 
     Args:
-        cell: An energy problem, or any other cell.
+        cell: An energy problem, any other cell, or a function of (z, x).
         solver: Finds the fixed point; default ``Anderson()``.
         gradient: Differentiates it; default ``Implicit()``, the exact gradient.
         tol: Relative residual to reach, per sample.
         max_steps: Most evaluations of the cell.
         on_failure: "raise", "warn" or "ignore" when a sample does not reach ``tol``. The default, None,
-            raises in evaluation; in training, where one bad batch must not end a run, it goes on with the
-            best iterate, and ``last_solution`` tells.
+            returns the best iterate and warns once in training and once in evaluation;
+            ``last_solution`` has the figures of every solve.
 
     >>> from geq.kernels import GaussianKernel
     >>> from geq.operators import Dense
@@ -48,7 +48,7 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
 
     def __init__(
         self,
-        cell: Cell,
+        cell: Cell | Callable[[Any, Any], Any],
         solver: Solver[Any] | None = None,
         gradient: Gradient | None = None,
         tol: float = 1e-4,
@@ -62,14 +62,17 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
             raise OptionError(f"tol must be above 0: got {tol}; 1e-3 is usual for training")
         if max_steps < 1:
             raise OptionError(f"max_steps must be at least 1: got {max_steps}")
-        self.cell = cell
+        self.cell = as_cell(cell)
         self.solver: Solver[Any] = Anderson() if solver is None else solver
         self.gradient: Gradient = Implicit() if gradient is None else gradient
+        check_kind("solver", self.solver, Solver, "geq.solvers.Anderson()")
+        check_kind("gradient", self.gradient, Gradient, "geq.gradients.Implicit()")
         self.tol, self.max_steps, self.on_failure = tol, max_steps, on_failure
         self.last_solution: Solution | None = None
         """Statistics of the last solve (its ``value`` is left empty, to hold no memory)."""
         self.last_adjoint: Solution | None = None
         """Statistics of the last backward, where the gradient solves a system."""
+        self._warned: set[bool] = set()  # the modes, training or not, in which a failure was reported
 
     @property
     def problem(self) -> EnergyProblem:
@@ -86,6 +89,12 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
             z0: Where to start (a warm start, cast to the precision of the state); default the cell's initial
                 state.
         """
+        if torch.compiler.is_exporting():
+            raise GeqError(
+                "an equilibrium takes as many steps as its input needs, which torch.export cannot trace: export "
+                "geq.export.portable(model, x), the same network with its loops as tensor operations"
+            )
+        refuse_transforms(self.gradient)
         if torch.compiler.is_compiling():
             from geq.compiled import eager_forward
 
@@ -168,6 +177,9 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
 
     def _run(self, equation: CellEquation, trace: bool = False) -> Solution:
         """Solve by way of the gradient, and remember how it went."""
+        on_failure = self.on_failure
+        if on_failure is None:
+            on_failure = "ignore" if self.training in self._warned else "warn"
 
         def find(equation: Equation) -> Solution:
             return fixed_point(
@@ -176,7 +188,7 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
                 self.solver,
                 tol=self.tol,
                 max_steps=self.max_steps,
-                on_failure=self.on_failure or ("ignore" if self.training else "raise"),
+                on_failure=on_failure,
                 trace=trace,
             )
 
@@ -184,6 +196,8 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
             self.last_adjoint = solution
 
         solution = self.gradient.run(equation, find, self.tol, remember)
+        if solution.status is not Status.CONVERGED and on_failure == "warn":
+            self._warned.add(self.training)
         self.last_solution = replace(solution, value=solution.residual.new_empty(0))
         return solution
 
@@ -239,8 +253,7 @@ def one_tensor(z: State) -> Tensor:
 def ignore_failures(model: nn.Module) -> Iterator[None]:
     """Inside, equilibria of a model that miss their tolerance return their best iterate.
 
-    By default they raise in evaluation; a run of hours must not end because of one sample. The statistics of
-    :attr:`Equilibrium.last_solution` still tell.
+    For code that counts the failures itself, by :attr:`Equilibrium.last_solution`.
     """
     layers = [module for module in model.modules() if isinstance(module, Equilibrium)]
     before = [layer.on_failure for layer in layers]

@@ -38,7 +38,7 @@ class ConvergenceError(GeqError, RuntimeError):
 
 
 class ConvergenceWarning(UserWarning):
-    """The same, where the caller asked for a warning instead of an error."""
+    """The same as a warning: by default a layer gives it once in training and once in evaluation."""
 
 
 class GradientError(GeqError, RuntimeError):
@@ -70,6 +70,21 @@ def one_line(problem: BaseException) -> str:
     """
     line = " ".join(str(problem).split()) or type(problem).__name__
     return line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…"
+
+
+def check_kind(name: str, value: object, kind: type, example: str) -> None:
+    """Refuse an argument that is not an object of ``kind``, at construction instead of at its first use.
+
+    >>> check_kind("penalty", "l1", float, "0.5")
+    Traceback (most recent call last):
+    geq.errors.OptionError: penalty must be a float, such as 0.5: got 'l1'
+    """
+    if isinstance(value, kind):
+        return
+    wanted = f"{name} must be a {kind.__name__}, such as {example}"
+    if isinstance(value, type) and issubclass(value, kind):
+        raise OptionError(f"{wanted}: got the class {value.__name__}; call it: {value.__name__}(...)")
+    raise OptionError(f"{wanted}: got {one_line(Exception(repr(value)))}")
 
 
 LARGEST_SEED = 2**32 - 1

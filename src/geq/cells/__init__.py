@@ -1,6 +1,6 @@
 """Cells: which equation a state must satisfy, for problems with and without an energy."""
 
-from geq.cells.base import Cell, CellEquation, Equation
+from geq.cells.base import Cell, CellEquation, Equation, FunctionCell
 from geq.cells.deep import BoundLayer, DeepCell, DeepContext, UnitLayer
 from geq.cells.energy import EnergyEquation, EnergyProblem
 from geq.cells.features import ClosedLinearisation, FeatureEquation
@@ -17,6 +17,7 @@ __all__ = [
     "EnergyProblem",
     "Equation",
     "FeatureEquation",
+    "FunctionCell",
     "Linearisation",
     "UnitLayer",
 ]

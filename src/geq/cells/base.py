@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from geq.cells.linearisation import AutogradLinearisation, Linearisation
 from geq.certificates.well_posedness import WellPosedness
-from geq.errors import CheckedOptions, InputError, OptionError
+from geq.errors import CheckedOptions, InputError, OptionError, check_kind
 from geq.operators.operator import Size
 
 State = Tensor | tuple[Tensor, ...]
@@ -153,3 +153,30 @@ class Cell(nn.Module, metaclass=CheckedOptions):
     def contraction_rate(self, certificate: WellPosedness) -> float | None:
         """Return a Lipschitz constant of T, below 1; None where the certificate proves none."""
         return certificate.rate if certificate.contraction else None
+
+
+class FunctionCell(Cell):
+    """A plain function or module of (z, x) as a cell; a solve starts at zeros like x.
+
+    >>> cell = as_cell(lambda z, x: 0.5 * z + x)
+    >>> cell.equation(torch.ones(1, 2))(torch.ones(1, 2))
+    tensor([[1.5000, 1.5000]])
+    """
+
+    def __init__(self, function: Callable[[Any, Any], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, z: Any, c: Any) -> State:
+        image: State = self.function(z, c)
+        return image
+
+
+def as_cell(cell: Cell | Callable[[Any, Any], Any]) -> Cell:
+    """Return a cell as it is, and a function or module of (z, x) as a :class:`FunctionCell`."""
+    if isinstance(cell, Cell):
+        return cell
+    if callable(cell) and not isinstance(cell, type):
+        return FunctionCell(cell)
+    check_kind("cell", cell, Cell, "geq.EnergyProblem(kernel, W, U), or a function of (z, x)")
+    raise AssertionError("a cell was refused as if it were none")

@@ -15,7 +15,7 @@ from geq.cells.linearisation import Linearisation, ProximalLinearisation
 from geq.certificates.enclosure import QUICK, Enclosure, convolution_enclosure
 from geq.certificates.patch_root import PatchRoot
 from geq.certificates.well_posedness import WellPosedness, uncertified
-from geq.errors import InputError, OptionError
+from geq.errors import InputError, OptionError, check_kind
 from geq.kernels.base import BoundKernel, Kernel, derivative
 from geq.kernels.gaussian import BoundGaussian, PatchGaussianKernel
 from geq.kernels.inner_product import LinearKernel
@@ -26,9 +26,11 @@ from geq.penalties.base import NonNegative, Penalty, per_sample
 def check_input(x: Tensor, expected: torch.dtype) -> None:
     """Refuse an input that is not in the precision of the weights, or not finite."""
     if x.dtype != expected:
+        fix = f"x.to({expected})"
+        if x.is_floating_point():
+            fix = f"layer.to({x.dtype}) or {fix}, or run under torch.autocast"
         raise InputError(
-            f"x must have the precision of the weights, {expected}: got {x.dtype}; convert with "
-            f"layer.to({x.dtype}) or x.to({expected}), or run under torch.autocast"
+            f"x must have the precision of the weights, {expected}: got {x.dtype}; convert with {fix}"
         )
     if not all_finite(x):
         raise InputError(
@@ -81,8 +83,12 @@ class EnergyProblem(Cell):
 
     def __init__(self, kernel: Kernel, W: Operator, U: nn.Module, penalty: Penalty | None = None) -> None:
         super().__init__()
-        self.kernel, self.W, self.U = kernel, W, U
-        self.penalty = NonNegative() if penalty is None else penalty
+        penalty = NonNegative() if penalty is None else penalty
+        check_kind("kernel", kernel, Kernel, "geq.kernels.GaussianKernel()")
+        check_kind("W", W, Operator, "geq.operators.Dense(8, 4)")
+        check_kind("U", U, nn.Module, "geq.operators.Dense(3, 4)")
+        check_kind("penalty", penalty, Penalty, "geq.penalties.NonNegative()")
+        self.kernel, self.W, self.U, self.penalty = kernel, W, U, penalty
         W.bound_as_feedback()
         if isinstance(U, Operator) and U.out_channels != self.injected_channels:
             raise OptionError(self.mismatch(U.out_channels))

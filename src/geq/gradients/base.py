@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._functorch import TransformType
+from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
 
 from geq.cells.base import Equation, State
 from geq.cells.linearisation import AutogradLinearisation, Linearisation
@@ -34,6 +36,24 @@ def refuse_second_derivative(grad: Tensor | None = None) -> None:
         raise GradientError(
             "this gradient cannot be differentiated again (create_graph=True would be silently wrong); "
             "use gradient=Unrolled(steps), which can"
+        )
+
+
+def refuse_transforms(gradient: Gradient) -> None:
+    """Refuse the transforms of ``torch.func``, except those that can differentiate through iterations.
+
+    torch would fail in them with an error about storage, or about control flow that depends on data.
+    """
+    transforms = {level.key() for level in retrieve_all_functorch_interpreters()}
+    if TransformType.Vmap in transforms:
+        raise GradientError(
+            "torch.func.vmap cannot follow a solve, which stops each sample by itself: a layer takes a whole "
+            "batch anyway; for gradients of single samples call torch.autograd.grad in a loop over them"
+        )
+    if gradient.iterations is None and transforms & {TransformType.Grad, TransformType.Jvp}:
+        raise GradientError(
+            f"{type(gradient).__name__} cannot be used in torch.func.grad, vjp, jacrev, jacfwd or jvp: use "
+            "torch.autograd.grad or torch.autograd.functional.jacobian, or gradient=Unrolled(steps)"
         )
 
 

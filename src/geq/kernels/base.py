@@ -127,6 +127,10 @@ def derivative(function: Callable[[Tensor], Tensor], u: Tensor) -> Tensor:
         argument = u if recording and u.requires_grad else u.detach().requires_grad_()
         total = function(argument).sum()
         if not total.requires_grad:
-            return torch.zeros_like(u)  # the function does not depend on u
+            raise GradientError(
+                "a gradient is derived from `value` (or `score`), so autograd must see how it depends on its "
+                "first argument: got a result without a graph; compute it with torch operations, without "
+                "detach, no_grad, item or numpy, or give the gradient (`grad`) yourself"
+            )
         (gradient,) = torch.autograd.grad(total, argument, create_graph=recording, materialize_grads=True)
     return gradient

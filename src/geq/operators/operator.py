@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from geq.certificates.enclosure import QUICK, Enclosure, convolution_enclosure, matrix_enclosure
 from geq.constraints.spectral import Constraint, SpectralBound, Unconstrained
-from geq.errors import CheckedOptions, InputError, OptionError
+from geq.errors import CheckedOptions, InputError, OptionError, check_kind
 
 Size = tuple[int, int]
 """Height and width of maps."""
@@ -85,10 +85,11 @@ class Operator(nn.Module, metaclass=CheckedOptions):
         self.bias = nn.Parameter(weight.new_zeros(weight.shape[0])) if bias else None
         self.role_decides_constraint = constraint is None
         self.constraint: Constraint = Unconstrained()
-        self.adopt_constraint(constraint or Unconstrained())
+        self.adopt_constraint(Unconstrained() if constraint is None else constraint)
 
     def adopt_constraint(self, constraint: Constraint) -> None:
         """Take a copy of ``constraint``: constraints have state, and two operators must not share it."""
+        check_kind("constraint", constraint, Constraint, "geq.constraints.SpectralBound(0.95)")
         self.constraint = copy.deepcopy(constraint)
         self.constraint.adopt(self.raw_weight)
 

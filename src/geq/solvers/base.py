@@ -25,7 +25,7 @@ class Status(enum.Enum):
     CONVERGED = "every sample reached the tolerance"
     MAX_STEPS = (
         "the tolerance was not reached within max_steps evaluations; increase max_steps or tol, "
-        "use Anderson, damp the iteration, or bound the norm of the weights"
+        "try another solver, or bound the norm of the weights"
     )
     DIVERGED = (
         "the iteration became infinite, NaN or blew up; damp it (Picard(damping=0.5), Anderson(mixing=0.5)), "
