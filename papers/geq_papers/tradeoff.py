@@ -75,11 +75,9 @@ class Setting:
     threshold: float | None = None
 
     def applied(self, options: TrainOptions, folder: Path) -> TrainOptions:
-        tolerance = (
-            () if self.threshold is None else (f"tol={self.threshold}", f"gradient_tol={self.threshold}")
-        )
+        tolerance = {} if self.threshold is None else {"tol": self.threshold, "gradient_tol": self.threshold}
         changes: dict[str, Any] = {"gradient": self.gradient, "steps": self.steps}
-        overridden = (*options.override, *tolerance)
+        overridden = {**options.override, **tolerance}
         return replace(options, **changes, override=overridden, name=self.name, runs=str(folder))
 
 

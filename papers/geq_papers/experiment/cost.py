@@ -72,13 +72,13 @@ def factor(options: TrainOptions) -> float:
     result = REGULARISED.get(options.regulariser or "", 1.0)
     if options.gradient in ("unrolled", "sam"):
         result *= UNROLLED_STEP * (options.steps or 20)
-    if options.model.startswith("node_") and "steps=1" in options.override:
+    if options.model.startswith("node_") and options.override.get("steps") == 1:
         result /= 4
-    if options.model.startswith("mon_") and "tol=0.01" in options.override:
+    if options.model.startswith("mon_") and options.override.get("tol") == 0.01:
         result *= 0.77
-    if options.model.startswith("mon_") and "stride=2" in options.override:
+    if options.model.startswith("mon_") and options.override.get("stride") == 2:
         result *= 0.25
-    if any(item.startswith("image_size=64") for item in options.data_override):
+    if options.data_override.get("image_size") == 64:
         result *= 4
     return result
 
@@ -86,7 +86,7 @@ def factor(options: TrainOptions) -> float:
 def expected_seconds(options: TrainOptions) -> float:
     """Of one core, for the training and its evaluations."""
     whole = TRAIN_IMAGES.get(options.data, 50_000)
-    if "classes=known" in options.data_override:
+    if options.data_override.get("classes") == "known":
         whole = whole * 4 // 5 if options.data == "cifar100" else whole // 2
     trained = min(options.train_size or whole, whole) * options.epochs
     evaluations = options.epochs // options.evaluate_every + 1

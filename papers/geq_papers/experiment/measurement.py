@@ -31,10 +31,10 @@ class UnseenAccuracy:
         from geq.training.thread import limited_threads
 
         options = folder.options()
-        if "classes=known" not in options.data_override:
+        if options.data_override.get("classes") != "known":
             return {}
-        kept = [item for item in options.data_override if not item.startswith("classes=")]
-        unseen = open_split(replace(options, data_override=(*kept, "classes=unseen")), "test")
+        chosen = {**options.data_override, "classes": "unseen"}
+        unseen = open_split(replace(options, data_override=chosen), "test")
         model = Network.from_pretrained(folder.model)
         with limited_threads(options, model):
             found = evaluate(model, evaluation_loader(unseen, statistics=folder.data().statistics))

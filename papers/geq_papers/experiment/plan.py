@@ -9,26 +9,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
-from functools import cache
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from geq.errors import InputError, OptionError, unknown_name
-from geq.training.option import TrainOptions
-from geq.training.preset import preset_path
+from geq.training.option import CIRCUMSTANCES, TrainOptions
+from geq.training.preset import preset_options
 from geq.training.run import RunFolder
 from geq_papers.experiment.experiment import Experiment, Measurement, ScaleName
 from geq_papers.experiment.record import Record
 from geq_papers.experiment.registry import find_experiment
-
-CIRCUMSTANCES = (
-    *("name", "runs", "seed", "data_root", "workers", "picture", "checkpoint_steps", "unconverged_warning"),
-    *("threads", "accelerator", "devices", "num_nodes", "strategy"),
-)
-"""Options that say where and how a run is made, and not what comes of it but for the last bits; the seed is
-a field of the record itself."""
-
 
 @dataclass(frozen=True)
 class Job:
@@ -99,8 +90,9 @@ def arm_options(experiment: Experiment, scale: ScaleName, arm: str) -> TrainOpti
     if scale not in chosen.options:
         raise OptionError(f"{experiment.name} has no arm {arm!r} at scale {scale}")
     changes = dict(chosen.options[scale])
-    start = preset(changes.pop("preset")) if "preset" in changes else {}
-    return TrainOptions.from_mapping({**start, **setting.recipe, **changes}, f"{experiment.name}: {arm}")
+    start = preset_options(changes.pop("preset")) if "preset" in changes else {}
+    own = TrainOptions.decoded({**setting.recipe, **changes}, f"{experiment.name}: {arm}")
+    return TrainOptions(**{**start, **own})
 
 
 def plan_job(experiment: Experiment, scale: ScaleName, arm: str, seed: int, runs: str | Path) -> Job:
@@ -112,7 +104,7 @@ def plan_job(experiment: Experiment, scale: ScaleName, arm: str, seed: int, runs
         experiment.name,
         scale,
         arm,
-        TrainOptions.from_mapping({**options.as_mapping(), "seed": seed, "runs": str(runs), "name": name}),
+        replace(options, seed=seed, runs=str(runs), name=name),
         measurements,
         digest({**training, "measurements": [described(one) for one in measurements]}),
     )
@@ -199,11 +191,3 @@ def digest(values: Mapping[str, Any]) -> str:
     True
     """
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
-
-
-@cache
-def preset(name: str) -> dict[str, Any]:
-    """The options of a preset; not to be changed."""
-    import yaml
-
-    return dict(yaml.safe_load(preset_path(name).read_text(encoding="utf-8")))

@@ -37,6 +37,7 @@ from geq.equilibrium import Equilibrium, ignore_failures
 from geq.errors import InputError
 from geq.gradients import Implicit
 from geq.model.network import Network
+from geq.training.option import stored
 from geq.training.thread import limited_threads
 
 Images = Float[Tensor, "n c h w"]
@@ -210,7 +211,7 @@ def analyse(subject: Subject) -> Result:
     key = {
         "weights": weights_key(subject.folder),
         "data": options.data,
-        "data_override": list(options.data_override),
+        "data_override": stored(options.data_override),
         "images": len(test),
         "steps": settings.attack_steps,
         "restarts": settings.attack_restarts,

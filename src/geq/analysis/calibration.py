@@ -175,7 +175,7 @@ def notes(subject: Subject, inside: Observation, values: dict[str, Any]) -> list
     if not trained_on_known_classes(subject) and subject.settings.ood is None:
         said.append(
             "The strange images are made up; --ood DATASET takes real ones, and a run with "
-            "--data_override classes=known has unseen classes."
+            "--data.classes known has unseen classes."
         )
     missed = {name: share for name, share in values["unconverged"].items() if share}
     said += [

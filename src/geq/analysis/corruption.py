@@ -32,12 +32,11 @@ from geq.data.corruption import SEVERITIES, corrupt, corruption_names
 from geq.data.corruption.cifar_c import read_cifar_c
 from geq.data.corruption.registry import ALL_GROUPS, known_names
 from geq.data.dataset import Dataset, Derived, Labelled
-from geq.data.option import DatasetOptions
 from geq.data.protocol import first_classes, stratified
 from geq.durable import explained_write_errors
 from geq.errors import DataError, InputError, unknown_name
 from geq.training.evaluation import evaluate
-from geq.training.ingredient import decoded
+from geq.training.option import stored
 from geq.training.run import RunFolder
 from geq.training.thread import limited_threads
 
@@ -137,7 +136,7 @@ def chosen_corruptions(names: tuple[str, ...]) -> tuple[str, ...]:
 def from_files(subject: Subject, folder: Path, test: Labelled, name: str, severity: int) -> Labelled:
     """One file's images, in the classes of the run; they must belong to its test images."""
     whole = read_cifar_c(folder, name, severity)
-    classes = decoded(subject.options.data_override, DatasetOptions, "data_override").get("classes", "all")
+    classes = subject.options.data_override.get("classes", "all")
     if classes != "all":
         parts = first_classes(whole)
         whole = parts.known if classes == "known" else parts.unseen
@@ -158,7 +157,7 @@ def sweep(subject: Subject) -> Sweep:
     key = {
         "weights": weights_key(subject.folder),
         "data": subject.options.data,
-        "data_override": list(subject.options.data_override),
+        "data_override": stored(subject.options.data_override),
         "images": len(chosen),
         "source": "computed" if folder is None else str(folder.resolve()),
         "seed": settings.seed if folder is None else None,

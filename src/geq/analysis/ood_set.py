@@ -17,12 +17,11 @@ from torch import Tensor
 from geq.analysis.subject import Subject
 from geq.data.dataset import Dataset, Derived, ImageDataset, Labelled, Statistics
 from geq.data.loader import seeded
-from geq.data.option import DatasetOptions
 from geq.data.protocol import stratified
 from geq.data.registry import load_dataset
 from geq.data.transform.pixel import Resize
 from geq.errors import InputError
-from geq.training.ingredient import decoded, open_split
+from geq.training.ingredient import open_split
 from geq.training.prediction import GREY
 
 MOST = 10_000
@@ -48,8 +47,7 @@ def sized(shape: Shape) -> str:
 
 
 def trained_on_known_classes(subject: Subject) -> bool:
-    chosen = decoded(subject.options.data_override, DatasetOptions, "data_override")
-    return chosen.get("classes") == "known"
+    return bool(subject.options.data_override.get("classes") == "known")
 
 
 def strange_sets(subject: Subject, test: Labelled) -> dict[str, Dataset]:
@@ -57,8 +55,8 @@ def strange_sets(subject: Subject, test: Labelled) -> dict[str, Dataset]:
     settings = subject.settings
     found: dict[str, Dataset] = {}
     if trained_on_known_classes(subject):
-        kept = [item for item in subject.options.data_override if not item.startswith("classes=")]
-        unseen = open_split(replace(subject.options, data_override=(*kept, "classes=unseen")), "test")
+        chosen = {**subject.options.data_override, "classes": "unseen"}
+        unseen = open_split(replace(subject.options, data_override=chosen), "test")
         assert isinstance(unseen, Labelled)
         found["unseen classes"] = limited(unseen, settings.limit)
     if settings.ood is not None:

@@ -8,9 +8,6 @@ from geq.command.option import add_json, parse
 from geq.command.terminal import console_for, print_json
 from geq.errors import OptionError
 
-HIDDEN = ("name", "runs", "data_root", "picture")
-"""Options that do not change what is trained."""
-
 RESULTS = {
     "test_accuracy": "test accuracy (%)",
     "test_top5": "test accuracy, top 5 (%)",
@@ -59,12 +56,14 @@ def main(arguments: list[str]) -> int:
 
 
 def differing_options(folders: list[Any]) -> dict[str, list[Any]]:
-    """The options that are not the same in all runs."""
+    """The options that are not the same in all runs, apart from those that change nothing of a result."""
+    from geq.training.option import PLACES
+
     values = [folder.options().as_mapping() for folder in folders]
     return {
         name: [value[name] for value in values]
         for name in values[0]
-        if name not in HIDDEN and any(value[name] != values[0][name] for value in values)
+        if name not in PLACES and any(value[name] != values[0][name] for value in values)
     }
 
 

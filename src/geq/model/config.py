@@ -13,6 +13,7 @@ import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path, PurePath
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from geq.document import short
@@ -103,6 +104,8 @@ def to_json(value: Any) -> Any:
         return {CLASS_KEY: type(value).__name__, **fields}
     if isinstance(value, Enum):
         return value.name
+    if isinstance(value, PurePath):
+        return str(value)
     if isinstance(value, (tuple, list)):
         return [to_json(item) for item in value]
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -139,8 +142,45 @@ def from_json(expected: Any, value: Any, where: str = "config") -> Any:
         if expected is int and not -(2**63) <= value < 2**63:  # a whole number of a file has any length
             raise CheckpointError(f"{where} must be a whole number of at most 64 bits; got {short(value)}")
         return _as_float(value, where) if expected is float else value
-    name = getattr(expected, "__name__", str(expected))
-    raise CheckpointError(f"{where} must be of type {name}; got {short(value)}")
+    raise CheckpointError(f"{where} must be {in_words(expected)}; got {short(value)}")
+
+
+ONE = {int: "a whole number", float: "a number", bool: "true or false", str: "text", Path: "a path"}
+MANY = {int: "whole numbers", float: "numbers", str: "words"}
+
+
+def in_words(kind: Any) -> str:
+    """Describe a type for people, in help and errors; "" for any value.
+
+    >>> in_words(int | float | Literal["official"]), in_words(tuple[int, int] | None), in_words(list[str])
+    ('a number or official', 'a list of 2 whole numbers', 'a list of words')
+    """
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return f"{'one of ' if len(arguments) > 1 else ''}{', '.join(map(str, arguments))}"
+    if origin in (Union, types.UnionType):
+        dropped = {type(None), *([int] if float in arguments else []), *([Path] if str in arguments else [])}
+        return " or ".join(in_words(part) for part in arguments if part not in dropped)
+    if origin in (tuple, list) or kind in (tuple, list):
+        number = f"{len(arguments)} " if origin is tuple and Ellipsis not in arguments else ""
+        return f"a list of {number}{MANY.get(arguments[0], 'values')}" if arguments else "a list"
+    return "" if kind is Any else ONE.get(kind) or f"a {getattr(kind, '__name__', kind)}"
+
+
+def typed_fields(target: type, values: Mapping[str, Any], owner: str) -> dict[str, Any]:
+    """Return values for fields of a dataclass with the types of these fields; ``owner`` is for messages.
+
+    >>> typed_fields(NetworkConfig, {"input_shape": [3, 8, 8]}, "a network")
+    {'input_shape': (3, 8, 8)}
+    """
+    hints = field_types(target)
+    for name in values:
+        if name not in hints:
+            raise unknown_name(f"option of {owner}", name, hints)
+    try:
+        return {name: from_json(hints[name], value, f"{name} of {owner}") for name, value in values.items()}
+    except CheckpointError as problem:
+        raise OptionError(str(problem)) from problem
 
 
 def _as_float(value: int | float, where: str) -> float:
@@ -175,7 +215,7 @@ def _from_union(choices: tuple[Any, ...], value: Any, where: str) -> Any:
 
 def _from_list(arguments: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
     if not isinstance(value, list):
-        raise CheckpointError(f"{where} must be a list; got {short(value)}")
+        raise CheckpointError(f"{where} must be {in_words(tuple[arguments] if arguments else tuple)}; got {short(value)}")
     if not arguments or arguments[-1] is Ellipsis:
         item_types = (arguments[0] if arguments else Any,) * len(value)
     elif len(arguments) != len(value):

@@ -16,9 +16,8 @@ from geq.data.root import data_root
 from geq.data.segmentation import SegmentationDataset
 from geq.data.transform.default import Augment, default_transform
 from geq.data.transform.pixel import Normalize
-from geq.document import parse_json
-from geq.errors import CheckpointError, DataError, OptionError, unknown_name
-from geq.model.config import STEPPED, NetworkConfig, field_types, from_json
+from geq.errors import CheckpointError, DataError, OptionError
+from geq.model.config import STEPPED, NetworkConfig, field_types, from_json, typed_fields
 from geq.model.differentiation import DifferentiationConfig
 from geq.model.network import Network
 from geq.model.registry import create_model, model_spec
@@ -129,29 +128,6 @@ class Datasets:
         return parts if self.monitored is self.test else {**parts, "validation": self.monitored}
 
 
-def decoded(items: tuple[str, ...], target: type, what: str) -> dict[str, Any]:
-    """'field=value' strings as values of the fields of ``target``, checked against their types.
-
-    >>> decoded(("subset=10", "classes=known"), DatasetOptions, "data_override")
-    {'subset': 10, 'classes': 'known'}
-    """
-    hints = field_types(target)
-    result = {}
-    for item in items:
-        name, _, text = item.partition("=")
-        if name not in hints:
-            raise unknown_name(f"field in {what}", name, hints)
-        try:
-            value = parse_json(text)
-        except ValueError:
-            value = text
-        try:
-            result[name] = from_json(hints[name], value, f"{what}: {name}")
-        except CheckpointError as problem:
-            raise OptionError(str(problem)) from problem
-    return result
-
-
 def _validation(options: DataOptions) -> int | float | None:
     """What is held out of the training images; None leaves the dataset's own splits as they are."""
     info = dataset_info(options.data)
@@ -172,7 +148,6 @@ def _validation(options: DataOptions) -> int | float | None:
 
 def open_split(options: DataOptions, split: Split) -> AnyDataset:
     """One split of the dataset that the options name."""
-    chosen = decoded(options.data_override, DatasetOptions, "data_override")
     held_out: dict[str, Any] = {"validation": _validation(options)}
     if split == "train" and options.train_size is not None:
         held_out["subset"] = options.train_size
@@ -180,7 +155,7 @@ def open_split(options: DataOptions, split: Split) -> AnyDataset:
     if split == "test" and info.crop is not None and not info.public_test:
         split = "val"
     return load_with_options(
-        options.data, split, data_root(options.data_root), DatasetOptions(**{**held_out, **chosen})
+        options.data, split, data_root(options.data_root), DatasetOptions(**{**held_out, **options.data_override})
     )
 
 
@@ -276,7 +251,7 @@ def differentiation(options: ModelOptions, config: NetworkConfig, chosen: dict[s
 def build_model(options: ModelOptions, data: DataDescription) -> Network:
     """The network for these images and classes, with fresh weights."""
     spec = model_spec(options.model)
-    chosen = decoded(options.override, type(spec.config), f"override of {options.model}")
+    chosen = typed_fields(type(spec.config), options.override, options.model)
     chosen |= differentiation(options, spec.config, chosen)
     if "input_shape" not in chosen and data.shape != spec.input_shape:
         chosen["input_shape"] = data.shape

@@ -35,13 +35,13 @@ The networks that come with geq, trained to the end, stay between them (tests/we
 """
 COLLAPSE_ADVICE = (
     "the Gaussian is collapsing: no patch is told from another any more. What to try: a learned γ "
-    "(--override gamma=learned), and no weight decay on W_h (--decay_all false)"
+    "(--model.gamma learned), and no weight decay on W_h (--decay_all false)"
 )
 
 
 SOLVER_ADVICE = (
     "what to try: a lower --learning_rate or a longer warm-up; a tighter bound of the feedback "
-    "(--override bound=0.8); more solver steps (--override max_steps=100)"
+    "(--model.bound 0.8); more solver steps (--model.max_steps 100)"
 )
 
 

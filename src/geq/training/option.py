@@ -1,26 +1,48 @@
 """Every option of a training run, in the groups in which ``geq train --help`` shows them.
 
-:class:`TrainOptions` joins the groups, so an option has one flat name everywhere: in Python
+:class:`TrainOptions` joins the groups, so an option has one name everywhere: in Python
 (``TrainOptions(epochs=5)``), on the command line (``--epochs 5``) and in a YAML file (``epochs: 5``).
+The model and the dataset have options of their own: ``--model.patch 4``, in YAML ``model.patch: 4``, in Python
+``override={"patch": 4}``, and in the files of a run ``override: [patch=4]``.
 The defaults are the quick start: a small GEQ on scikit-learn's digits.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from geq.document import short
+from geq.data.option import DatasetOptions
+from geq.document import parse_json, short
 from geq.errors import CheckedOptions, CheckpointError, OptionError, check_seed, unknown_name
-from geq.model.config import ADDED_LATER, STEPPED, Differentiation, Regulariser, field_types, from_json
+from geq.model.config import (
+    ADDED_LATER,
+    STEPPED,
+    Differentiation,
+    Regulariser,
+    field_types,
+    from_json,
+    to_json,
+    typed_fields,
+)
 
 Augmentation = Literal["auto", "none", "shift", "crop_flip", "randaugment"]
 Precision = Literal["32", "bf16-mixed", "16-mixed", "64"]
 
 LONGEST_NAME = 255
 """Bytes that a file system allows for the name of a file."""
+
+NESTED = {"model": "override", "data": "data_override"}
+"""Option whose choice has options of its own -> the field that holds these."""
+
+PLACES = ("name", "runs", "data_root", "picture", "checkpoint_steps", "unconverged_warning")
+"""Options that say where and how a run is kept, and change nothing of its result."""
+
+CIRCUMSTANCES = (*PLACES, "seed", "workers", "threads", "accelerator", "devices", "num_nodes", "strategy")
+"""Options that change a result at most as another seed does, or in its last bits."""
 
 
 def demand(holds: bool, rule: str, came: object) -> None:
@@ -48,9 +70,49 @@ def is_part(size: int | float) -> bool:
     return 0 <= size < 1 or (size >= 1 and float(size).is_integer() and (size != 1 or isinstance(size, int)))
 
 
-def check_overrides(name: str, items: tuple[str, ...]) -> None:
+def stored(chosen: Mapping[str, Any]) -> list[str]:
+    """Return nested options as the files of runs hold them; :func:`restored` is the inverse.
+
+    >>> stored({"scales": [10, 2], "gamma": "paper", "folder": "7"})
+    ['scales=[10,2]', 'gamma=paper', 'folder="7"']
+    """
+    texts = {
+        name: value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+        for name, value in chosen.items()
+    }
+    quoted = {name: json.dumps(text) for name, text in texts.items() if read_value(text) != chosen[name]}
+    return [f"{name}={text}" for name, text in (texts | quoted).items()]
+
+
+def restored(items: Iterable[str], where: str) -> dict[str, Any]:
+    """Return the nested options of a list of 'field=value', with the value in JSON or as plain text."""
     for item in items:
-        demand("=" in item, f"{name} must look like field=value", repr(item))
+        demand("=" in item, f"{where} must look like field=value", short(item))
+    return {name: read_value(text) for name, _, text in (item.partition("=") for item in items)}
+
+
+def overlaid(values: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
+    """Return keywords of :class:`TrainOptions` of which later ones replace earlier ones.
+
+    Another model or dataset starts without the options of the former.
+
+    >>> overlaid({"model": "a", "override": {"patch": 4}}, {"override": {"bound": 0.8}})["override"]
+    {'patch': 4, 'bound': 0.8}
+    >>> overlaid({"model": "a", "override": {"patch": 4}}, {"model": "b"})["override"]
+    {}
+    """
+    nested = {}
+    for group, name in NESTED.items():
+        other = group in values and group in later and values[group] != later[group]
+        nested[name] = {**({} if other else values.get(name, {})), **later.get(name, {})}
+    return {**values, **later, **nested}
+
+
+def read_value(text: str) -> Any:
+    try:
+        return parse_json(text)
+    except ValueError:
+        return text
 
 
 @dataclass(frozen=True)
@@ -59,8 +121,7 @@ class ModelOptions:
 
     Args:
         model: name of the network; 'geq models' lists them.
-        override: fields of its configuration to change, as 'field=value' with the value in JSON; 'geq show
-            NAME' draws the result.
+        override: fields of its configuration to change.
         gradient: how the equilibria are differentiated: 'implicit' (exact), 'phantom' or 'jacobian_free'
             (approximate), 'unrolled' (the network is so many iterations) or 'sam' (these, drawn to what the
             regulariser prefers). The default is the model's own; it replaces an override of the same field.
@@ -72,14 +133,13 @@ class ModelOptions:
     """
 
     model: str = "geq_tiny"
-    override: tuple[str, ...] = ()
+    override: Mapping[str, Any] = field(default_factory=dict)
     gradient: Differentiation | None = None
     steps: int | None = None
     regulariser: Regulariser | None = None
     regulariser_weight: float | None = None
 
     def check(self) -> None:
-        check_overrides("override", self.override)
         demand(self.steps is None or self.steps >= 1, "steps must be at least 1", self.steps)
         demand(
             self.steps is None or self.gradient is None or self.gradient in STEPPED,
@@ -104,7 +164,7 @@ class DataOptions:
 
     Args:
         data: name of the dataset.
-        data_override: options of the dataset, as 'option=value' with the value in JSON: 'classes=known'.
+        data_override: options of the dataset, see :class:`~geq.data.option.DatasetOptions`.
         data_root: folder of the datasets; the default is $GEQ_DATA, or the user's cache folder.
         train_size: train on a stratified subset of so many images; the default is all of them.
         validation: hold out this share (below 1) or number of training images, or take the 'official'
@@ -117,7 +177,7 @@ class DataOptions:
     """
 
     data: str = "digits"
-    data_override: tuple[str, ...] = ()
+    data_override: Mapping[str, Any] = field(default_factory=dict)
     data_root: str | None = None
     train_size: int | None = None
     validation: int | float | Literal["official"] = 0
@@ -126,7 +186,7 @@ class DataOptions:
     workers: int = 0
 
     def check(self) -> None:
-        check_overrides("data_override", self.data_override)
+        typed_fields(DatasetOptions, self.data_override, "the dataset")
         demand(self.batch_size >= 1, "batch_size must be at least 1", self.batch_size)
         demand(self.workers >= 0, "workers must not be negative", self.workers)
         demand(
@@ -348,6 +408,8 @@ class TrainOptions(
     """
 
     def __post_init__(self) -> None:
+        for name in NESTED.values():  # lists for tuples: equal options compare as equal, from a file or not
+            object.__setattr__(self, name, {key: to_json(value) for key, value in getattr(self, name).items()})
         for group in GROUPS:
             group.check(self)
         demand(
@@ -361,21 +423,45 @@ class TrainOptions(
         return self.devices * self.num_nodes
 
     def as_mapping(self) -> dict[str, Any]:
-        """Name -> value, with lists for tuples: what a YAML file holds."""
+        """Name -> value, with lists for tuples: what the YAML file of a run holds."""
         values = dataclasses.asdict(self)
+        values |= {name: stored(values[name]) for name in NESTED.values()}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+    def spelt_out(self) -> dict[str, Any]:
+        """Name -> value, as on the command line and in a YAML file for ``--config``.
+
+        >>> TrainOptions(override={"patch": 4}).spelt_out()["model.patch"]
+        4
+        """
+        values = self.as_mapping()
+        for group, name in NESTED.items():
+            del values[name]
+            values |= {f"{group}.{key}": value for key, value in getattr(self, name).items()}
+        return values
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], where: str = "options") -> TrainOptions:
-        """The inverse, with every value checked; names that are not given keep their default."""
-        hints = field_types(cls)
-        for name in values:
+        """The inverse of both, with every value checked; names that are not given keep their default."""
+        return cls(**cls.decoded(values, where))
+
+    @classmethod
+    def decoded(cls, values: Mapping[str, Any], where: str = "options") -> dict[str, Any]:
+        """Return the keywords that a mapping of a file gives, with the type of each checked."""
+        hints, found = field_types(cls), {}
+        nested: dict[str, dict[str, Any]] = {}
+        for name, value in values.items():
+            group, _, key = name.partition(".")
+            if key and group in NESTED:
+                nested.setdefault(NESTED[group], {})[key] = value
+                continue
             if name not in hints:
                 raise unknown_name(f"option in {where}:", name, hints)
-        try:
-            decoded = {
-                name: from_json(hints[name], value, f"{where}: {name}") for name, value in values.items()
-            }
-        except CheckpointError as problem:
-            raise OptionError(str(problem)) from problem
-        return cls(**decoded)
+            kind = tuple[str, ...] if name in NESTED.values() else hints[name]
+            try:
+                found[name] = from_json(kind, value, f"{where}: {name}")
+            except CheckpointError as problem:
+                raise OptionError(str(problem)) from problem
+            if name in NESTED.values():
+                nested[name] = restored(found[name], name) | nested.get(name, {})
+        return found | nested

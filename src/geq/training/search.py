@@ -93,17 +93,17 @@ class Search:
         """The base with what this trial tries; only fields that the network has are searched."""
         spec = model_spec(self.base.model)
         fields = {item.name for item in dataclasses.fields(spec.config)}
-        override = [
-            f"{field}={trial.suggest_categorical(field, list(values))}"
+        override = {
+            field: trial.suggest_categorical(field, list(values))
             for field, values in self.search.choices().items()
             if field in fields
-        ]
+        }
         rate = trial.suggest_float(
             "learning_rate", self.search.lowest_rate, self.search.highest_rate, log=True
         )
         return dataclasses.replace(
             self.base,
-            override=(*self.base.override, *override),
+            override={**self.base.override, **override},
             learning_rate=rate,
             runs=str(self.folder),
             name=self.run_of(trial.number).name,

@@ -6,13 +6,8 @@ import json
 import shlex
 from typing import Any
 
-from geq.training.option import TrainOptions
-from geq.training.preset import list_presets, preset_path
-
-PLACES = ("name", "runs", "data_root", "picture", "checkpoint_steps", "unconverged_warning")
-"""Options that say where and how a run is kept, and change nothing of its result."""
-
-REPEATED = ("override", "data_override")
+from geq.training.option import PLACES, TrainOptions, overlaid
+from geq.training.preset import list_presets, preset_options
 
 
 def settings(options: TrainOptions) -> dict[str, Any]:
@@ -21,28 +16,26 @@ def settings(options: TrainOptions) -> dict[str, Any]:
 
 
 def training_command(options: TrainOptions) -> str:
-    """The shortest ``geq train`` with these settings: the nearest preset, and what differs from it.
+    """Return the shortest ``geq train`` with these settings: the nearest preset, and what differs from it.
 
     >>> training_command(TrainOptions(augment="shift", epochs=3, threads=1))
     'geq train --preset ship/geq_digits --threads 1 --epochs 3'
     """
-    wanted = settings(options)
-
-    def distance(preset: str) -> tuple[int, bool, str]:
-        return len(differing(preset, wanted)), not preset.startswith("ship/"), preset
-
-    nearest = min(list_presets(), key=distance)
+    found = {name: changes for name in list_presets() if (changes := differing(name, options)) is not None}
+    nearest = min(found, key=lambda name: (len(found[name]), not name.startswith("ship/"), name))
     words = ["geq", "train", "--preset", nearest]
-    for name, value in differing(nearest, wanted).items():
-        for item in value if name in REPEATED else (value,):
-            words += [f"--{name}", item if isinstance(item, str) else json.dumps(item)]
+    for name, value in found[nearest].items():
+        words += [f"--{name}", value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))]
     return shlex.join(words)
 
 
-def differing(preset: str, wanted: dict[str, Any]) -> dict[str, Any]:
-    """The settings that a preset has not."""
-    import yaml
-
-    values = yaml.safe_load(preset_path(preset).read_text(encoding="utf-8"))
-    given = settings(TrainOptions.from_mapping(values, preset))
-    return {name: value for name, value in wanted.items() if given[name] != value}
+def differing(preset: str, options: TrainOptions) -> dict[str, Any] | None:
+    """Return the options to give after a preset; None where these cannot take back what it says."""
+    start, before = preset_options(preset), TrainOptions(**preset_options(preset)).spelt_out()
+    changes = {
+        name: value
+        for name, value in options.spelt_out().items()
+        if name not in PLACES and (name not in before or before[name] != value)
+    }
+    reached = TrainOptions(**overlaid(start, TrainOptions.decoded(changes)))
+    return changes if settings(reached) == settings(options) else None

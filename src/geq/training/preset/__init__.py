@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
+from typing import Any
 
+from geq.document import parse_yaml
 from geq.errors import unknown_name
+from geq.training.option import TrainOptions
 
 FOLDER = Path(__file__).parent
 
@@ -20,3 +24,9 @@ def preset_path(name: str) -> Path:
     if name not in known:
         raise unknown_name("preset", name, known)
     return FOLDER / f"{name}.yaml"
+
+
+@cache
+def preset_options(name: str) -> dict[str, Any]:
+    """Return the keywords of TrainOptions that a preset states; not to be changed."""
+    return TrainOptions.decoded(parse_yaml(preset_path(name).read_text(encoding="utf-8")), name)
