@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from geq.document import parse_json, short
+from geq.document import parse_json
 from geq.durable import write_durably
 from geq.equilibrium import ignore_failures
 from geq.errors import CheckpointError, OptionError
@@ -25,60 +25,16 @@ from geq.model.differentiation import DifferentiationConfig
 from geq.model.network import Network
 from geq.model.registry import model_spec
 from geq.training.ingredient import evaluation_loader, open_split
-from geq.training.option import LONGEST_NAME, TrainOptions, demand, is_folder_name
+from geq.training.option import TrainOptions
 from geq.training.run import CONFIG, RunFolder
 from geq.training.thread import limited_threads
+from geq_papers.tradeoff_setting import Setting, TradeoffOptions, settings
 
 if TYPE_CHECKING:
     from geq.training.fit import Outcome
 
 TIMED_IMAGES, REPEATS = 500, 3
 """Images on which times are taken (the best of so many passes), and the residual."""
-
-
-@dataclass(frozen=True)
-class TradeoffOptions:
-    """trade-off
-
-    Args:
-        unrolled: numbers K of iterations to train through.
-        thresholds: relative residuals at which the implicit gradient takes the fixed point as solved; the
-            adjoint system has the same.
-        study: name of the folder below --runs; the default is tradeoff-MODEL-DATA. An existing one goes on.
-    """
-
-    unrolled: tuple[int, ...] = (5, 10, 20, 40)
-    thresholds: tuple[float, ...] = (1e-3, 1e-2)
-    study: str | None = None
-
-    def __post_init__(self) -> None:
-        demand(
-            self.study is None or is_folder_name(self.study),
-            f"study must be the name of one folder, at most {LONGEST_NAME} bytes",
-            short(self.study),
-        )
-        demand(
-            all(k >= 1 for k in self.unrolled), "unrolled must be at least 1 iteration each", self.unrolled
-        )
-        demand(all(0 < t < 1 for t in self.thresholds), "thresholds must be in (0, 1)", self.thresholds)
-        demand(bool(self.unrolled or self.thresholds), "there must be something to compare", self)
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One way to train."""
-
-    label: str
-    name: str
-    gradient: str
-    steps: int | None = None
-    threshold: float | None = None
-
-    def applied(self, options: TrainOptions, folder: Path) -> TrainOptions:
-        tolerance = {} if self.threshold is None else {"tol": self.threshold, "gradient_tol": self.threshold}
-        changes: dict[str, Any] = {"gradient": self.gradient, "steps": self.steps}
-        overridden = {**options.override, **tolerance}
-        return replace(options, **changes, override=overridden, name=self.name, runs=str(folder))
 
 
 @dataclass(frozen=True)
@@ -102,19 +58,6 @@ class Row:
     residual: float
     evaluations: float
     training: float
-
-
-def settings(chosen: TradeoffOptions) -> list[Setting]:
-    """
-    >>> [setting.label for setting in settings(TradeoffOptions(unrolled=(5,), thresholds=(0.01,)))]
-    ['unrolled, K = 5', 'IFT, threshold 0.01']
-    """
-    unrolled = [Setting(f"unrolled, K = {k}", f"unrolled-{k}", "unrolled", steps=k) for k in chosen.unrolled]
-    implicit = [
-        Setting(f"IFT, threshold {t:g}", f"implicit-{t:g}", "implicit", threshold=t)
-        for t in chosen.thresholds
-    ]
-    return [*unrolled, *implicit]
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ import sys
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
-from geq.command.option import add_json, add_quiet, parse
+from geq.command.option import add_json, add_quiet
 from geq.command.terminal import console_for, print_json
-from geq.command.train import normalised, options_from
-from geq.training.option import GROUPS
+from geq.command.training import as_yaml, declare_training, parse_training
+from geq_papers.tradeoff_setting import Setting, TradeoffOptions
 
 if TYPE_CHECKING:
-    from geq_papers.tradeoff import Row, Setting
+    from geq_papers.tradeoff import Row
 
 SUMMARY = """Train one network through unrolled iterations and by the implicit function theorem, and compare.
 
@@ -22,33 +22,31 @@ Each row is a run below runs/STUDY; all options of geq train hold for all of the
 same command goes on where it was, and finished rows are not run again."""
 
 
-def declare(parser: Any) -> None:
-    from jsonargparse import ActionConfigFile
+DEFAULTS = {"model": "deep_opteq_tiny", "epochs": 5, "picture": False}
 
-    from geq_papers.tradeoff import TradeoffOptions
 
+def declare(parser: Any, model: str = DEFAULTS["model"]) -> None:
     parser.usage = "geq tradeoff [options]"
-    parser.add_argument("--config", "--preset", action=ActionConfigFile, help="as of geq train")
     parser.add_class_arguments(TradeoffOptions)
     add_json(parser)
     add_quiet(parser)
-    for group in GROUPS:
-        parser.add_class_arguments(group)
-    parser.set_defaults(model="deep_opteq_tiny", epochs=5, picture=False)
+    declare_training(parser, model)
 
 
 def main(arguments: list[str]) -> int:
-    parsed = parse("tradeoff", SUMMARY, normalised(arguments), declare)
+    parsed, options = parse_training("tradeoff", SUMMARY, arguments, declare, DEFAULTS)
+    if parsed.print_config:
+        print(as_yaml(options), end="")
+        return 0
 
     from geq.training.interrupt import TrainingInterrupted
-    from geq_papers.tradeoff import Tradeoff, TradeoffOptions
+    from geq_papers.tradeoff import Tradeoff
     from geq_papers.tradeoff_picture import draw_tradeoff
 
     logging.basicConfig(level=logging.WARNING, format="geq: %(message)s", stream=sys.stderr)
     console = console_for(parsed.json, parsed.quiet)
-    values: dict[str, Any] = {item.name: getattr(parsed, item.name) for item in fields(TradeoffOptions)}
-    frozen: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
-    study = Tradeoff(TradeoffOptions(**frozen), options_from(parsed))
+    chosen = TradeoffOptions(**{item.name: parsed[item.name] for item in fields(TradeoffOptions)})
+    study = Tradeoff(chosen, options)
 
     def report(setting: Setting) -> None:
         console.print(setting.label, style="bold", highlight=False)

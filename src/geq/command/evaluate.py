@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-from geq.command.option import add_inference, add_json, chosen_inference, parse
+from geq.command.option import add_data, add_inference, add_json, chosen_data, chosen_inference, parse
 from geq.command.terminal import console_for, print_json
 from geq.data.catalogue import check_dataset_name
 
@@ -29,14 +28,7 @@ def declare(parser: Any) -> None:
         "run", type=str, help="folder of a run, its name below --runs, or a name of 'geq weights'"
     )
     parser.add_argument("--runs", type=str, default="runs", help="folder that holds the runs")
-    parser.add_argument("--data", type=str | None, default=None, help="dataset; the default is the run's own")
-    parser.add_argument(
-        "--data_override",
-        type=list[str],
-        default=[],
-        help="""options of the dataset as a list, such as '["classes=unseen"]'; by default the run's own""",
-    )
-    parser.add_argument("--data_root", type=str | None, default=None, help="folder of the datasets")
+    add_data(parser)
     parser.add_argument("--split", type=str, default="test", help="test, val or train")
     parser.add_argument(
         "--batch_size",
@@ -63,11 +55,7 @@ def main(arguments: list[str]) -> int:
     from geq.training.thread import limited_threads
 
     model = Network.from_pretrained(folder.model)
-    options = chosen_inference(replace(folder.options(), data_root=asked.data_root), asked)
-    if asked.data is not None and asked.data != options.data:
-        options = replace(options, data=asked.data, data_override=())
-    if asked.data_override:
-        options = replace(options, data_override=tuple(asked.data_override))
+    options = chosen_inference(chosen_data(folder.options(), asked), asked)
     dataset = open_split(options, asked.split)
     if options.data == folder.options().data and not asked.data_override:
         folder.data().check_classes(dataset)

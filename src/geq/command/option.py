@@ -1,20 +1,22 @@
-"""Options of a command: parsed by jsonargparse, with an answer to a misspelt one that names the nearest."""
+"""Options of a command: parsed by jsonargparse, explained and refused in words for people."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from itertools import pairwise
-from pathlib import Path
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from geq.document import parse_yaml
+from geq.data.option import DatasetOptions
 from geq.errors import MissingExtraError, OptionError, unknown_name
+from geq.model.config import field_types, in_words
 
 if TYPE_CHECKING:
     import jsonargparse
 
     from geq.training.option import TrainOptions
+
+SPELLING = "Dashes and underscores in names of options are the same: --data-root is --data_root."
 
 
 def parse(
@@ -23,53 +25,57 @@ def parse(
     arguments: list[str],
     declare: Callable[[Any], None],
 ) -> jsonargparse.Namespace:
-    """Parse ``arguments`` of ``geq command``; ``declare`` adds the options to an ``ArgumentParser``."""
+    """Parse ``arguments`` of ``geq command``; ``declare`` adds the options to an ``ArgumentParser``.
+
+    In the result, ``given`` names the options that were typed, and a mapping of nested options such as
+    ``--data.folder`` has only these.
+    """
     parser = build_parser(command, summary, declare)
     import jsonargparse
 
-    known = [flag for action in parser._actions for flag in action.option_strings if flag.startswith("--")]
-    arguments = [spelt(argument, known) for argument in arguments]
-    for argument in arguments:
-        flag = argument.split("=", 1)[0]
-        if flag.startswith("--") and flag != "--" and flag not in known:
-            raise unknown_name(f"option of geq {command}", flag, known)
-    for flag, value in pairwise([*arguments, ""]):
-        if flag == "--config" or flag.startswith("--config="):
-            check_config(value if flag == "--config" else flag.partition("=")[2])
+    arguments = [dashes_replaced(argument) for argument in arguments]
+    known = {flag: action for action in parser._actions for flag in action.option_strings}
+    typed = dict.fromkeys(argument.split("=", 1)[0] for argument in arguments if argument.startswith("--"))
+    typed.pop("--", None)
+    for flag in typed:
+        if flag not in known:
+            raise unknown_name(f"option of geq {command}", flag, (name for name in known if name[:2] == "--"))
     try:
-        return parser.parse_args(arguments)
+        parsed = parser.parse_args(arguments)
     except jsonargparse.ArgumentError as problem:
-        message = " ".join(str(problem).split())
+        message = explained(" ".join(str(problem).split()), parser)
         raise OptionError(f"geq {command}: {message}; see geq {command} --help") from problem
+    given = {known[flag].dest for flag in typed}
+    for action in parser._actions:
+        if "." in action.dest and action.dest not in given:
+            del parsed[action.dest]
+    parsed.given = given
+    return parsed
 
 
-def check_config(value: str) -> None:
-    """Refuse a file (or text) of options that is not plain YAML, before anyone else reads it.
+def nested(parsed: jsonargparse.Namespace, name: str) -> dict[str, Any]:
+    """Return the nested options that were typed."""
+    found = parsed.get(name)
+    return {} if found is None else found.as_dict()
 
-    >>> check_config("epochs: 3")
-    >>> check_config("a: &x [1]\\nb: [*x, *x]")
-    Traceback (most recent call last):
-    geq.errors.OptionError: --config must be a YAML file of options: it refers to another place in itself ...
+
+def dashes_replaced(argument: str) -> str:
     """
-    try:
-        path = Path(value)
-        text = path.read_text(encoding="utf-8") if "\n" not in value and path.is_file() else value
-        parse_yaml(text)
-    except (OSError, ValueError) as problem:
-        raise OptionError(f"--config must be a YAML file of options: {problem}") from problem
-
-
-def spelt(argument: str, known: list[str]) -> str:
-    """An option with dashes for underscores, or the other way round, as it is declared.
-
-    >>> spelt("--data-root=x", ["--data_root"]), spelt("a-b", ["--data_root"])
-    ('--data_root=x', 'a-b')
+    >>> dashes_replaced("--data-root=a-b"), dashes_replaced("a-b"), dashes_replaced("--")
+    ('--data_root=a-b', 'a-b', '--')
     """
     flag, equals, value = argument.partition("=")
-    if flag.startswith("--") and flag not in known:
-        named = {other.replace("-", "_"): other for other in known}
-        flag = named.get(flag.replace("-", "_"), flag)
-    return flag + equals + value
+    return f"--{flag[2:].replace('-', '_')}{equals}{value}" if flag.startswith("--") else argument
+
+
+def explained(message: str, parser: jsonargparse.ArgumentParser) -> str:
+    """Say what a value must be in words, where jsonargparse says it in types of Python."""
+    found = re.match(r'Parser key "([^"]+)": .*?(?:Got value|Given value): (.*)', message)
+    action = next((action for action in parser._actions if found and action.dest == found[1]), None)
+    if found is None or action is None:
+        return message
+    name = action.option_strings[-1] if action.option_strings else str(action.metavar or action.dest)
+    return f"{name} must be {in_words(getattr(action, '_typehint', action.type))}: got {found[2]}"
 
 
 def build_parser(command: str, summary: str, declare: Callable[[Any], None]) -> jsonargparse.ArgumentParser:
@@ -77,11 +83,38 @@ def build_parser(command: str, summary: str, declare: Callable[[Any], None]) -> 
         import jsonargparse
     except ImportError as problem:
         raise MissingExtraError.naming("jsonargparse", "train", f"geq {command}") from problem
+
+    class InWords(jsonargparse.DefaultHelpFormatter):
+        """Help with what a value must be and its default in words."""
+
+        def _expand_help(self, action: Any) -> str:
+            return with_value(action)
+
     parser = jsonargparse.ArgumentParser(
-        prog=f"geq {command}", description=summary, exit_on_error=False, allow_abbrev=False
+        prog=f"geq {command}",
+        description=summary,
+        epilog=SPELLING,
+        formatter_class=InWords,
+        exit_on_error=False,
+        allow_abbrev=False,
+        print_config=None,
     )
     declare(parser)
     return parser
+
+
+def with_value(action: Any) -> str:
+    """Return the help of an option, what its value must be, and its default."""
+    kind, default = in_words(getattr(action, "_typehint", action.type or Any)), action.default
+    if isinstance(default, (tuple, list)):
+        default = f"[{', '.join(map(str, default))}]" if default else None
+    elif isinstance(default, bool):
+        default = str(default).lower() if kind else None
+    shown = [
+        *([kind] if kind not in ("", "text") else []),
+        *([f"default: {default}"] if default not in (None, "", "==SUPPRESS==") else []),
+    ]
+    return f"{action.help or ''} ({'; '.join(shown)})".strip() if shown else action.help or ""
 
 
 def add_json(parser: Any) -> None:
@@ -92,6 +125,44 @@ def add_json(parser: Any) -> None:
 def add_quiet(parser: Any) -> None:
     """``--quiet``, for commands that leave files: their exit status says how it went."""
     parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
+
+
+def add_dataset_options(parser: Any) -> None:
+    """``--data.folder`` and the like: the options of a dataset."""
+    from docstring_parser import parse as parse_docstring
+
+    group = parser.add_argument_group("options of the dataset")
+    help_of = {found.arg_name: found.description for found in parse_docstring(DatasetOptions.__doc__).params}
+    for item in fields(DatasetOptions):
+        group.add_argument(
+            f"--data.{item.name}",
+            dest=f"data_override.{item.name}",
+            metavar=item.name.upper(),
+            type=field_types(DatasetOptions)[item.name],
+            default=item.default,
+            help=help_of[item.name],
+        )
+
+
+def add_data(parser: Any) -> None:
+    """The dataset, for a command that looks at a trained network, where it is not to be the run's own."""
+    parser.add_argument("--data", type=str | None, default=None, help="dataset; the default is the run's own")
+    parser.add_argument("--data_root", type=str | None, default=None, help="folder of the datasets")
+    add_dataset_options(parser)
+
+
+def chosen_data(options: TrainOptions, asked: Any) -> TrainOptions:
+    """Return the options of a run with what ``asked`` changes of its data."""
+    given = {"data": asked.data} if asked.data is not None else {}
+    return with_data(options, {**given, "data_override": nested(asked, "data_override")}, asked.data_root)
+
+
+def with_data(options: TrainOptions, later: Mapping[str, Any], root: str | None) -> TrainOptions:
+    from geq.training.option import overlaid
+
+    before = {"data": options.data, "data_override": options.data_override}
+    changed = overlaid(before, later)
+    return replace(options, data=changed["data"], data_override=changed["data_override"], data_root=root)
 
 
 def add_inference(parser: Any) -> None:

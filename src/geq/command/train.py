@@ -2,44 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from geq.command.evaluate import MEASURES
-from geq.command.option import add_json, add_quiet, parse
+from geq.command.option import add_json, add_quiet
 from geq.command.terminal import console_for, print_json
-from geq.data.catalogue import check_dataset_name
+from geq.command.training import DEFAULT_MODEL, as_yaml, declare_training, parse_training
 from geq.errors import OptionError
-from geq.model.registry import check_model_name
-from geq.training.option import GROUPS, TrainOptions
-from geq.training.preset import list_presets, preset_path
 
 if TYPE_CHECKING:
     from geq.training.fit import Outcome
 
 SUMMARY = """Train a network. Without options: a small GEQ on scikit-learn's digits, about a minute.
 
-The options can stand in a YAML file (--config), named settings come with the package (--preset), and what is
-given after either replaces it. The run is a folder below runs/ with the model, a log, a picture and all that
+The options can stand in a YAML file (--config), and named settings come with the package (--preset); what is
+given on the command line replaces what these say. The run is a folder below runs/ with the model, a log, a picture and all that
 is needed to resume it."""
 
-REPEATED = ("--override", "--data_override")
 
-
-def declare(parser: Any) -> None:
-    from jsonargparse import ActionConfigFile
-
+def declare(parser: Any, model: str = DEFAULT_MODEL) -> None:
     parser.usage = "geq train [options]"
-    parser.add_argument(
-        "--config",
-        "--preset",
-        action=ActionConfigFile,
-        help=f"a YAML file of options; or --preset with one of: {', '.join(list_presets())}",
-    )
     parser.add_argument(
         "--resume",
         type=str | None,
@@ -49,58 +34,16 @@ def declare(parser: Any) -> None:
     )
     add_json(parser)
     add_quiet(parser)
-    for group in GROUPS:
-        parser.add_class_arguments(group, fail_untyped=True)
-
-
-def normalised(arguments: list[str]) -> list[str]:
-    """What people type, in the form that the parser reads.
-
-    Dashes in names are underscores, a preset is a file, and a repeated --override is one list.
-
-    >>> normalised(["--num-nodes", "2", "--override", "patch=4", "--override=bound=0.8"])
-    ['--num_nodes', '2', '--override=["patch=4", "bound=0.8"]']
-    """
-    result: list[str] = []
-    collected: dict[str, list[str]] = {}
-    rest = iter(arguments)
-    for argument in rest:
-        if not argument.startswith("--"):
-            result.append(argument)
-            continue
-        flag, has_value, value = argument.partition("=")
-        flag = "--" + flag[2:].replace("-", "_")
-        if flag == "--preset" or flag in REPEATED:
-            value = value if has_value else next(rest, "")
-            if flag == "--preset":
-                result += ["--config", str(preset_path(value))]
-            else:
-                collected.setdefault(flag, []).append(value)
-        else:
-            result.append(flag + has_value + value)
-    return result + [f"{flag}={json.dumps(values)}" for flag, values in collected.items()]
-
-
-def options_from(parsed: Any) -> TrainOptions:
-    """The options that were parsed; misspelt models and datasets are refused before torch is loaded."""
-    values: dict[str, Any] = {item.name: getattr(parsed, item.name) for item in fields(TrainOptions)}
-    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
-    options = TrainOptions.from_mapping(plain)
-    check_model_name(options.model)
-    check_dataset_name(options.data)
-    return options
+    declare_training(parser, model)
 
 
 def main(arguments: list[str]) -> int:
-    arguments = normalised(arguments)
-    parsed = parse("train", SUMMARY, arguments, declare)
-    if parsed.resume is not None and [
-        a
-        for a in arguments
-        if a.startswith("--") and not a.startswith("--resume") and a not in ("--json", "--quiet")
-    ]:
+    parsed, options = parse_training("train", SUMMARY, arguments, declare, {})
+    if parsed.resume is not None and parsed.given - {"resume", "json", "quiet"}:
         raise OptionError("--resume takes the options of the run: give it alone, or start a new run")
-    options = options_from(parsed)
+    if parsed.print_config:
+        print(as_yaml(options), end="")
+        return 0
 
     from geq.training.fit import resume, train
     from geq.training.interrupt import TrainingInterrupted

@@ -7,10 +7,9 @@ import sys
 from dataclasses import fields
 from typing import Any
 
-from geq.command.option import add_json, add_quiet, parse
+from geq.command.option import add_json, add_quiet
 from geq.command.terminal import console_for, print_json
-from geq.command.train import normalised, options_from
-from geq.training.option import GROUPS
+from geq.command.training import DEFAULT_MODEL, as_yaml, declare_training, parse_training
 
 SUMMARY = """Search the γ rule, the patch, the split and the learning rate of a network.
 
@@ -18,32 +17,31 @@ Each trial is a run below runs/STUDY, judged on held-out validation images. Stop
 command goes on where it was."""
 
 
-def declare(parser: Any) -> None:
-    from jsonargparse import ActionConfigFile
+DEFAULTS = {"validation": 0.2, "epochs": 5}
 
+
+def declare(parser: Any, model: str = DEFAULT_MODEL) -> None:
     from geq.training.search import SearchOptions
 
     parser.usage = "geq tune [options]"
-    parser.add_argument("--config", "--preset", action=ActionConfigFile, help="as of geq train")
     parser.add_class_arguments(SearchOptions)
     add_json(parser)
     add_quiet(parser)
-    for group in GROUPS:
-        parser.add_class_arguments(group)
-    parser.set_defaults(validation=0.2, epochs=5)
+    declare_training(parser, model)
 
 
 def main(arguments: list[str]) -> int:
-    parsed = parse("tune", SUMMARY, normalised(arguments), declare)
+    parsed, options = parse_training("tune", SUMMARY, arguments, declare, DEFAULTS)
+    if parsed.print_config:
+        print(as_yaml(options), end="")
+        return 0
 
     from geq.training.interrupt import TrainingInterrupted
     from geq.training.search import UNFIT, Search, SearchOptions
 
     logging.basicConfig(level=logging.WARNING, format="geq: %(message)s", stream=sys.stderr)
     console = console_for(parsed.json, parsed.quiet)
-    chosen: dict[str, Any] = {item.name: getattr(parsed, item.name) for item in fields(SearchOptions)}
-    frozen: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in chosen.items()}
-    search = Search(SearchOptions(**frozen), options_from(parsed))
+    search = Search(SearchOptions(**{item.name: parsed[item.name] for item in fields(SearchOptions)}), options)
 
     def report(trial: Any) -> None:
         tried = "  ".join(f"{name} {written(value)}" for name, value in trial.params.items())
@@ -104,7 +102,7 @@ def show(study: Any, search: Any, console: Any) -> None:
         )
     console.print(table)
     best = ranked[0].params
-    overrides = " ".join(f"--override {k}={v}" for k, v in best.items() if k != "learning_rate")
+    overrides = " ".join(f"--model.{k} {v}" for k, v in best.items() if k != "learning_rate")
     base = search.base
     console.print(
         f"train the best: geq train --model {base.model} --data {base.data} "

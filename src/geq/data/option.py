@@ -13,19 +13,22 @@ from geq.errors import CheckedOptions, OptionError, check_seed
 class DatasetOptions(metaclass=CheckedOptions):
     """How a dataset is to be read; the keyword options of :func:`load_dataset`.
 
-    labels: ``coarse`` gives CIFAR-100 its 20 super-classes.
-    classes: ``known`` and ``unseen`` are the two parts of the papers' protocols (CIFAR-10: first and last
-        five classes; CIFAR-100: super-classes, first four and fifth sub-class).
-    validation: share (below 1) or number of images held out of train as ``val``. None: the dataset's own
-        ``val`` split where it has one, else a tenth. 0: train is the whole official set and there is no
-        ``val``.
-    validation_seed: which images are held out.
-    subset, subset_seed: keep that many images, stratified.
-    label_noise: share of the training images that get a label of another class, drawn at random.
-    folder: for ``imagefolder`` and ``hub``, the folder to read, below the data root or absolute.
-    class_list: a text file of class folders to take, in order.
-    image_size: side of the square that images of varying size are brought to.
-    image_column, label_column: for ``hub``, where the types of the columns do not tell.
+    Args:
+        labels: 'coarse' gives CIFAR-100 its 20 super-classes.
+        classes: 'known' and 'unseen' are the two parts of the papers' protocols (CIFAR-10: first and last
+            five classes; CIFAR-100: super-classes, first four and fifth sub-class).
+        validation: share (below 1) or number of images held out of train as 'val'. By default the dataset's
+            own 'val' split where it has one, else a tenth. 0: train is the whole official set and there is no
+            'val'.
+        validation_seed: which images are held out.
+        subset: keep that many images, stratified.
+        subset_seed: which images are kept.
+        label_noise: share of the training images that get a label of another class, drawn at random.
+        folder: for 'imagefolder' and 'hub', the folder to read, below the data root or absolute.
+        class_list: a text file of class folders to take, in order.
+        image_size: side of the square that images of varying size are brought to.
+        image_column: for 'hub', the column of the images, where the types of the columns do not tell.
+        label_column: for 'hub', the column of the labels, likewise.
     """
 
     labels: Literal["fine", "coarse"] = "fine"

@@ -1,4 +1,4 @@
-"""Table of the registered models: name, size and cost, read from a file so that listing needs no torch.
+"""Table of the registered models: name, size, cost and configuration, read from a file: no torch is needed.
 
 The file is generated from the registry: ``python -m geq.model.catalogue`` writes it anew after a change of
 the models. A test compares it with the models themselves.
@@ -13,10 +13,16 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any, Literal, get_args, get_origin
 
+from geq.model.config import CLASS_KEY, field_types, to_json
 from geq.plugin import entry_points
 
 FILE = Path(__file__).with_suffix(".json")
+
+KINDS = {str(kind): kind for kind in (int | None, float | None, tuple[int, ...], tuple[int, int])}
+KINDS |= {"int": int, "float": float, "bool": bool, "tuple[int, int, int]": tuple[int, int, int]}
+"""Types of the fields of configurations, by their names in the file; choices are a list there."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,7 @@ class ModelRow:
         input_shape: Channels, height and width of one image.
         source: Paper and table that the model comes from.
         reported: What that source reports for it.
+        config: Configuration, as :func:`~geq.model.config.to_json` writes it.
     """
 
     name: str
@@ -38,6 +45,7 @@ class ModelRow:
     input_shape: tuple[int, int, int]
     source: str
     reported: str | None
+    config: Mapping[str, Any]
 
 
 def tables() -> dict[str, Path]:
@@ -53,13 +61,41 @@ def tables() -> dict[str, Path]:
 
 
 @cache
+def contents() -> tuple[dict[str, Any], ...]:
+    """Return what the files hold: "fields" of each class of configurations, and "models"."""
+    return tuple(json.loads(file.read_text(encoding="utf-8")) for file in tables().values())
+
+
+def model_fields(name: str) -> dict[str, tuple[Any, Any]]:
+    """Return the fields of a model's configuration with their types and values; none of an unlisted model.
+
+    >>> model_fields("geq_tiny")["patch"]
+    (<class 'int'>, 2)
+    """
+    row = catalogue().get(name)
+    if row is None:
+        return {}
+    kinds = {name: fields for found in contents() for name, fields in found["fields"].items()}
+    return {
+        field: (Literal[tuple(kind)] if isinstance(kind, list) else KINDS[kind], row.config[field])
+        for field, kind in kinds[row.config[CLASS_KEY]].items()
+    }
+
+
+def kind_name(kind: Any) -> str | list[str]:
+    if get_origin(kind) is Literal:
+        return list(get_args(kind))
+    return next(name for name, known in KINDS.items() if known == kind)
+
+
+@cache
 def catalogue() -> Mapping[str, ModelRow]:
     """Return the rows by name, in alphabetical order.
 
     >>> catalogue()["geq_tiny"].input_shape
     (1, 8, 8)
     """
-    rows = [row for file in tables().values() for row in json.loads(file.read_text(encoding="utf-8"))]
+    rows = [row for found in contents() for row in found["models"]]
     rows.sort(key=lambda row: str(row["name"]))
     return MappingProxyType(
         {row["name"]: ModelRow(**{**row, "input_shape": tuple(row["input_shape"])}) for row in rows}
@@ -83,18 +119,27 @@ def count(name: str) -> ModelRow:
         input_shape=spec.input_shape,
         source=spec.source,
         reported=spec.reported,
+        config=to_json(spec.config),
     )
 
 
 def generated() -> dict[Path, str]:
-    """Return the text that each file must have: one line for each model of the families."""
+    """Return the text that each file must have: a line for each class of configurations and each model."""
     from geq.model.registry import model_spec, registered_names
 
     found = {}
     for package, path in tables().items():
         names = [n for n in registered_names() if model_spec(n).network.__module__.startswith(f"{package}.")]
+        kinds = {type(model_spec(name).config) for name in names}
+        fields = [
+            f'"{kind.__name__}": '
+            + json.dumps({name: kind_name(hint) for name, hint in field_types(kind).items()})
+            for kind in sorted(kinds, key=lambda kind: kind.__name__)
+        ]
         rows = [json.dumps(asdict(count(name)), ensure_ascii=False) for name in names]
-        found[path] = "[\n" + ",\n".join(rows) + "\n]\n"
+        found[path] = '{{"fields": {{\n{}\n}},\n"models": [\n{}\n]}}\n'.format(
+            ",\n".join(fields), ",\n".join(rows)
+        )
     return found
 
 
