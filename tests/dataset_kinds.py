@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import shutil
 import struct
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +131,7 @@ class Kind:
 
     data: str
     write: Callable[[Path], Any]
-    override: tuple[str, ...] = ()
+    override: Mapping[str, Any] = field(default_factory=dict)
     changed: str = ""
 
     def change(self, root: Path) -> None:
@@ -162,15 +162,15 @@ KINDS: dict[str, Kind] = {
     "cifar10": Kind("cifar10", write_cifar10, changed="cifar-10-batches-bin/data_batch_3.bin"),
     "cifar100": Kind("cifar100", write_cifar100, changed="cifar-100-binary/train.bin"),
     "cifar100 coarse": Kind(
-        "cifar100", write_cifar100, ("labels=coarse",), changed="cifar-100-binary/train.bin"
+        "cifar100", write_cifar100, {"labels": "coarse"}, changed="cifar-100-binary/train.bin"
     ),
     "imagefolder": Kind(
         "imagefolder",
         write_folder,
-        ("folder=pictures", "image_size=8"),
+        {"folder": "pictures", "image_size": 8},
         changed="pictures/train/bee/001.png",
     ),
-    "hub": Kind("hub", write_hub, ("folder=hub",), changed="hub"),
+    "hub": Kind("hub", write_hub, {"folder": "hub"}, changed="hub"),
     "camvid": Kind("camvid", write_camvid, changed="camvid/train/003.png"),
     "cityscapes": Kind(
         "cityscapes",

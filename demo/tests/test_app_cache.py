@@ -41,7 +41,7 @@ def folders(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, R
     home = tmp_path_factory.mktemp("photos")
     found = {name: RunFolder.find(name, runs) for name in ("patches", "layers")}
     for seed, name in enumerate(PHOTOS):
-        where = (f"folder={draw_folder(home / name, seed)}", "image_size=8")
+        where = {"folder": draw_folder(home / name, seed), "image_size": 8}
         found[name] = saved_run(
             home, f"run-{name}", seed, model="geq_tiny", data="imagefolder", data_override=where, validation=0
         )

@@ -76,7 +76,7 @@ def test_unseen_accuracy(tmp_path: Path, run: RunFolder) -> None:
         model="resnet_small",
         data="cifar10",
         data_root=str(root),
-        data_override=("classes=known",),
+        data_override={"classes": "known"},
     )
     found = UnseenAccuracy().measure(known)["unknown_accuracy"]
     assert found is not None

@@ -100,7 +100,7 @@ def test_the_networks_can_be_built(experiment: Experiment, scale: str) -> None:
     for work in grouped(plan(experiment, scale, 1, "runs")):  # type: ignore[arg-type]
         options = work.options
         shape, classes = SHAPES[options.data]
-        if "image_size=64" in options.data_override:
+        if options.data_override.get("image_size") == 64:
             shape = (3, 64, 64)
         names = tuple(map(str, range(classes)))
         description = DataDescription(

@@ -46,7 +46,7 @@ def test_rows_are_measured_once(study: Tradeoff) -> None:
     assert rows["unrolled, K = 12"].inference > rows["unrolled, K = 2"].inference
     assert all(row.back_propagation > 0 and row.training > 0 for row in rows.values())
     folder = RunFolder.find(study.folder / "implicit-0.01")
-    assert folder.options().override == ("tol=0.01", "gradient_tol=0.01")
+    assert folder.options().override == {"tol": 0.01, "gradient_tol": 0.01}
     result = folder.result()
     assert result is not None
     assert result["test_accuracy"] == rows["IFT, threshold 0.01"].accuracy

@@ -115,7 +115,7 @@ CASES = (
     *(Case(f"{what} as --config", offered(text, command)) for what, text in TEXTS.items()),
     Case(
         "an override with a foreign class",
-        lambda g: build_model(TrainOptions(override=('kernel={"class": "os.system"}',)), DIGITS),
+        lambda g: build_model(TrainOptions(override={"kernel": {"class": "os.system"}}), DIGITS),
     ),
     Case("config.json of a foreign class", configured("class", "os.system")),
     Case("config.json of a class that is none", configured("class", ["MonConfig"])),

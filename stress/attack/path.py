@@ -10,7 +10,8 @@ import zipfile
 from collections.abc import Callable
 from functools import partial
 
-from geq.analysis.part import Settings, run_parts
+from geq.analysis.part import run_parts
+from geq.analysis.request import Settings
 from geq.data.archive import unpack
 from geq.data.folder import read_image_folder
 from geq.durable import exclusively

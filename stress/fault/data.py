@@ -179,7 +179,7 @@ def vanishing(scale: Scale) -> Iterator[Row]:
         given = [
             *options(runs=folder, model="dnn_tiny", epochs=10, workers=workers, data="imagefolder"),
             *("--train_size=48", "--batch_size=8", f"--data_root={root}", "--augment=none"),
-            *("--data_override=folder=pictures", "--data_override=image_size=16"),
+            *("--data.folder", "pictures", "--data.image_size", "16"),
         ]
         whole, _ = whole_run(folder, given, f"whole{workers}")
         for number in range(scale.pick(1, 3)):

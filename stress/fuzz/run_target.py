@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from geq.analysis.part import finished
-from geq.analysis.subject import Settings
+from geq.analysis.request import Settings
 from geq.data.hub import read_hub
 from geq.export.onnx_file import retuned
 from geq.model.network import Network
@@ -125,7 +125,7 @@ def record(data: bytes) -> None:
 
 
 def analyses() -> list[bytes]:
-    from geq.analysis.part import PARTS
+    from geq.analysis.request import PARTS
 
     settings = PARTS["width"].depends_on(Settings())
     table = {"title": "t", "columns": ["a"], "rows": [["1"]]}

@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from geq.analysis.attack import Attack, Victim, View, analyse, attack, attacked, fgsm, pgd, projected
-from geq.analysis.subject import Settings, Subject
+from geq.analysis.request import Settings
+from geq.analysis.subject import Subject
 from geq.cli import main
 from geq.data.dataset import Statistics
 from geq.data.registry import load_dataset

@@ -15,7 +15,8 @@ import torch
 from geq.analysis import calibration
 from geq.analysis.observation import look, observe
 from geq.analysis.ood_set import strange_sets
-from geq.analysis.subject import Settings, Subject
+from geq.analysis.request import Settings
+from geq.analysis.subject import Subject
 from geq.cli import main
 from geq.data.registry import load_dataset
 from geq.errors import InputError
@@ -82,7 +83,12 @@ def test_accuracy_and_nll_are_those_of_geq_evaluate(digits: RunFolder) -> None:
 def test_unseen_classes_are_the_strange_images_of_a_run_on_known_ones(tmp_path: Path) -> None:
     root = str(write_cifar10(tmp_path / "data"))
     run = saved_run(
-        tmp_path, "known", model="geq_small", data="cifar10", data_override=("classes=known",), data_root=root
+        tmp_path,
+        "known",
+        model="geq_small",
+        data="cifar10",
+        data_override={"classes": "known"},
+        data_root=root,
     )
     subject = Subject(run, FEW, data_root=root)
     assert subject.model.num_classes == 5

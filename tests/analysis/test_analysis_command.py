@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 import geq
-from geq.analysis.part import PARTS, chosen
+from geq.analysis.request import PARTS, Settings, chosen
 from geq.analysis.result import Result, Table
-from geq.analysis.subject import Settings
 from geq.cli import main
 from geq.training.ingredient import build_model, open_datasets
 from geq.training.option import TrainOptions

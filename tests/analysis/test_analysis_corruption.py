@@ -17,7 +17,8 @@ from geq.analysis import corruption
 from geq.analysis.corruption import CLEAN, Corrupted, Sweep, analyse, sweep
 from geq.analysis.corruption_picture import draw_corruptions
 from geq.analysis.piece import Pieces
-from geq.analysis.subject import Settings, Subject
+from geq.analysis.request import Settings
+from geq.analysis.subject import Subject
 from geq.data.corruption import corrupt, corruption_names
 from geq.data.corruption.cifar_c import write_cifar_c
 from geq.data.registry import load_dataset
@@ -148,7 +149,12 @@ def test_files_give_what_is_computed(tmp_path: Path) -> None:
     files = tmp_path / "CIFAR-10-C"
     write_cifar_c(load_dataset("cifar10", "test", root=root), files, names=["fog", "jpeg_compression"])
     known = saved_run(
-        tmp_path, "known", model="dnn_tiny", data="cifar10", data_override=("classes=known",), data_root=root
+        tmp_path,
+        "known",
+        model="dnn_tiny",
+        data="cifar10",
+        data_override={"classes": "known"},
+        data_root=root,
     )
     subject = Subject(known, Settings(corrupted=str(files)), data_root=root)
     test = subject.labelled("test")
@@ -173,7 +179,7 @@ def test_all_corruptions_are_the_default_and_names_are_checked() -> None:
 
 def test_masks_are_refused(tmp_path: Path) -> None:
     root = str(write_camvid(tmp_path / "data"))
-    small = ("stem_channels=[8,12]", "channels=[12,16]", "strides=[1,2]")
+    small = {"stem_channels": [8, 12], "channels": [12, 16], "strides": [1, 2]}
     run = saved_run(
         tmp_path, "scenes", model="fcn_camvid_small", override=small, data="camvid", data_root=root
     )

@@ -32,7 +32,7 @@ def test_misspelt_actions_options_and_names_are_answered(
 ) -> None:
     for arguments, words in (
         (["chek"], "did you mean 'check'"),
-        (["list", "--data-rot", "x"], "did you mean '--data-root'"),
+        (["list", "--data-rot", "x"], "did you mean '--data_root'"),
         (["fetch", "cifar"], "did you mean 'cifar"),
         (["check", "cifar01", "--data-root", str(tmp_path)], "did you mean 'cifar10'"),
         (["corrupt", "--names", "frst", "--data-root", str(tmp_path)], "did you mean 'frost'"),

@@ -68,12 +68,12 @@ def test_a_whole_number_is_a_fraction_too() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"num_classes": "ten"}, r"config\.num_classes must be of type int; got 'ten'"),
-        ({"num_classes": True}, r"config\.num_classes must be of type int"),
+        ({"num_classes": "ten"}, r"config\.num_classes must be a whole number; got 'ten'"),
+        ({"num_classes": True}, r"config\.num_classes must be a whole number"),
         ({"num_classes": 0}, r"num_classes must be at least 1"),
         ({"input_shape": [1, 2]}, r"config\.input_shape must have 3 entries; got 2"),
         ({"input_shape": 3}, r"config\.input_shape must be a list"),
-        ({"parts": [{"class": "Part", "size": 1.5}]}, r"config\.parts\[0\]\.size must be of type int"),
+        ({"parts": [{"class": "Part", "size": 1.5}]}, r"config\.parts\[0\]\.size must be a whole number"),
         (
             {"part": {"class": "NetworkConfig", "size": 1}},
             r"config\.part must be a LargePart or Part; got 'NetworkConfig'",

@@ -76,7 +76,7 @@ def test_a_full_disk_is_not_blamed_on_the_archive(tmp_path: Path, archive: bytes
 
 def test_a_data_root_that_cannot_be_made_is_named(tmp_path: Path, archive: bytes) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match=r"a part of that path is a file.*--data-root"):
+    with pytest.raises(DataError, match=r"a part of that path is a file.*--data_root"):
         fetch("small", tmp_path / "file" / "root", mirror=NOWHERE)
 
 

@@ -99,6 +99,6 @@ def test_a_folder_that_is_gone_is_named(tmp_path: Path) -> None:
 def test_the_kind_of_the_error_is_the_caller_s(tmp_path: Path) -> None:
     with (
         pytest.raises(DataError, match="the disk is full"),
-        explained_write_errors(tmp_path, "Safe.", "--data-root", DataError),
+        explained_write_errors(tmp_path, "Safe.", "--data_root", DataError),
     ):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

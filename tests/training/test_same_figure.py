@@ -23,8 +23,8 @@ from geq.training.run import RunFolder
 SMALL = ("--model", "resnet_tiny", "--epochs", "3", "--train_size", "90")
 EQUILIBRIUM = ("--model", "geq_tiny", "--epochs", "2", "--train_size", "90")
 SEGMENTER = (
-    *("--model", "fcn_camvid_small", "--override", "stem_channels=[8,12]"),
-    *("--override", "channels=[12,16]", "--override", "strides=[1,2]", "--epochs", "6"),
+    *("--model", "fcn_camvid_small", "--model.stem_channels", "[8,12]"),
+    *("--model.channels", "[12,16]", "--model.strides", "[1,2]", "--epochs", "6"),
 )
 
 
@@ -44,7 +44,7 @@ def trained(
     kind: Kind, network: tuple[str, ...], tmp_path: Path, figures: Any
 ) -> tuple[RunFolder, dict[str, Any]]:
     kind.write(tmp_path / "data")
-    options = [word for item in kind.override for word in ("--data_override", item)]
+    options = [word for name, value in kind.override.items() for word in (f"--data.{name}", value)]
     found = figures(
         *(
             "train",

@@ -70,16 +70,14 @@ def test_config_files_name_no_classes(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_print_config_is_a_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--preset", "quick", "--epochs", "3", "--override", "bound=0.8", "--override", "patch=1"]
-    with pytest.raises(SystemExit):
-        main(["train", *arguments, "--print_config"])
+    arguments = ["--preset", "quick", "--epochs", "3", "--model.bound", "0.8", "--model.patch", "1"]
+    assert main(["train", *arguments, "--print_config"]) == 0
     printed = capsys.readouterr().out
     (tmp_path / "config.yaml").write_text(printed)
-    with pytest.raises(SystemExit):
-        main(["train", "--config", str(tmp_path / "config.yaml"), "--print_config"])
+    assert main(["train", "--config", str(tmp_path / "config.yaml"), "--print-config"]) == 0
     assert capsys.readouterr().out == printed
     assert "epochs: 3" in printed
-    assert "- bound=0.8\n- patch=1" in printed
+    assert "model.bound: 0.8\nmodel.patch: 1\n" in printed
 
 
 def test_help_comes_in_groups(capsys: pytest.CaptureFixture[str]) -> None:

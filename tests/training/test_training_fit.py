@@ -263,10 +263,10 @@ def test_a_loss_that_explodes_ends_with_advice(small: Small) -> None:
 
 def test_non_convergence_is_warned_of(small: Small, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="geq.training"):
-        outcome = finished(train(small(model="geq_tiny", epochs=2, override=("max_steps=2",))))
+        outcome = finished(train(small(model="geq_tiny", epochs=2, override={"max_steps": 2})))
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == 1, "one warning, not one for each epoch"
-    assert "--override bound=0.8" in messages[0]
+    assert "--model.bound 0.8" in messages[0]
     assert outcome.history[0]["solver_unconverged"] > 0.5
     assert outcome.final["test_unconverged"] > 0.5
 

@@ -99,10 +99,10 @@ def test_command_line(tmp_path: Path) -> None:
 
 
 def test_option_replaces_the_override_of_a_preset() -> None:
-    options = TrainOptions(override=("gradient=phantom", "gamma=paper"), gradient="unrolled", steps=2)
+    options = TrainOptions(override={"gradient": "phantom", "gamma": "paper"}, gradient="unrolled", steps=2)
     model = build_model(options, open_datasets(options).describe())
     assert model.config.gradient == "unrolled"  # type: ignore[attr-defined]
-    options = TrainOptions(override=("gradient=phantom",), steps=2)
+    options = TrainOptions(override={"gradient": "phantom"}, steps=2)
     model = build_model(options, open_datasets(options).describe())
     assert next(iter(model.equilibria().values())).gradient == geq.gradients.Phantom(2)
 

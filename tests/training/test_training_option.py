@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 import yaml
 
 from geq.errors import OptionError
+from geq.model.config import typed_fields
 from geq.model.registry import model_spec
-from geq.training.ingredient import augmentation, build_model, decoded, open_datasets
+from geq.training.ingredient import augmentation, build_model, open_datasets
 from geq.training.option import GROUPS, TrainOptions
 from geq.training.preset import list_presets, preset_path
+
+RESULTS = Path(__file__).parents[2] / "results"
 
 
 def test_every_option_belongs_to_one_group() -> None:
@@ -27,7 +32,7 @@ def test_every_option_is_explained() -> None:
 
 
 def test_mapping_and_back() -> None:
-    options = TrainOptions(model="resnet_tiny", override=("num_classes=3",), milestones=(0.3, 0.6), ema=0.9)
+    options = TrainOptions(model="resnet_tiny", override={"num_classes": 3}, milestones=(0.3, 0.6), ema=0.9)
     again = yaml.safe_load(yaml.safe_dump(options.as_mapping()))
     assert TrainOptions.from_mapping(again) == options
 
@@ -36,9 +41,11 @@ def test_mapping_and_back() -> None:
     ("values", "message"),
     [
         ({"epoch": 3}, "did you mean 'epochs'"),
-        ({"epochs": "many"}, "epochs must be of type int"),
+        ({"epochs": "many"}, "epochs must be a whole number"),
         ({"schedule": "cosin"}, "schedule must be one of"),
-        ({"epochs": True}, "epochs must be of type int"),
+        ({"epochs": True}, "epochs must be a whole number"),
+        ({"override": ["patch"]}, "override must look like field=value: got 'patch'"),
+        ({"override": "patch=4"}, "override must be a list of words"),
         ({"model": {"class": "os.system"}}, "model"),
     ],
 )
@@ -66,8 +73,8 @@ def test_bad_files_are_refused(values: dict[str, object], message: str) -> None:
         {"ema": 1.0},
         {"devices": 0},
         {"threads": 0},
-        {"override": ("patch",)},
-        {"data_override": ("classes",)},
+        {"data_override": {"clases": "known"}},
+        {"data_override": {"classes": "knwn"}},
     ],
 )
 def test_values_that_cannot_be(values: dict[str, object]) -> None:
@@ -77,18 +84,37 @@ def test_values_that_cannot_be(values: dict[str, object]) -> None:
 
 def test_overrides_are_typed() -> None:
     config = type(model_spec("resnet_tiny").config)
-    assert decoded(("depths=[1, 2]", "block=basic"), config, "override") == {
+    assert typed_fields(config, {"depths": [1, 2], "block": "basic"}, "x") == {
         "depths": (1, 2),
         "block": "basic",
     }
     with pytest.raises(OptionError, match="did you mean 'depths'"):
-        decoded(("depth=[1]",), config, "override")
-    with pytest.raises(OptionError, match="must be a list"):
-        decoded(("depths=3",), config, "override")
+        typed_fields(config, {"depth": [1]}, "x")
+    with pytest.raises(OptionError, match="depths of x must be a list of whole numbers; got 3"):
+        typed_fields(config, {"depths": 3}, "x")
+
+
+def test_both_spellings_of_a_file_are_read() -> None:
+    chosen = TrainOptions(override={"scales": (10, 2), "gamma": "paper"}, data_override={"folder": "7"})
+    assert chosen.as_mapping()["override"] == ["scales=[10,2]", "gamma=paper"]
+    assert chosen.as_mapping()["data_override"] == ['folder="7"']
+    assert chosen.spelt_out()["model.scales"] == [10, 2]
+    for values in (chosen.as_mapping(), chosen.spelt_out()):
+        assert TrainOptions.from_mapping(yaml.safe_load(yaml.safe_dump(values))) == chosen
+
+
+def test_recorded_options_are_written_as_they_were() -> None:
+    """Resuming a run and the hash of a record's configuration depend on it."""
+    records = [json.loads(line) for path in RESULTS.rglob("*.jsonl") for line in path.open()]
+    kept = [record["config"] for record in records if record.get("config", {}).get("override")]
+    assert len(kept) > 100
+    for config in kept:
+        again = TrainOptions.from_mapping(config).as_mapping()
+        assert {name: again[name] for name in config} == config
 
 
 def test_the_network_fits_the_images() -> None:
-    options = TrainOptions(model="resnet_small", override=("widths=[4, 8, 8]",))
+    options = TrainOptions(model="resnet_small", override={"widths": [4, 8, 8]})
     model = build_model(options, open_datasets(options).describe())
     assert model.input_shape == (1, 8, 8)
     assert model.num_classes == 10
@@ -120,7 +146,7 @@ def test_validation_images_are_not_training_images() -> None:
 def test_presets_are_complete(name: str) -> None:
     values = yaml.safe_load(preset_path(name).read_text())
     options = TrainOptions.from_mapping(values, name)
-    decoded(options.override, type(model_spec(options.model).config), "override")
+    typed_fields(type(model_spec(options.model).config), options.override, name)
     assert {
         "model",
         "data",

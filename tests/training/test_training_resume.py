@@ -20,7 +20,7 @@ from geq.training.run import RunFolder
 Small = Callable[..., TrainOptions]
 FCN = {
     "model": "fcn_camvid_small",
-    "override": ("stem_channels=[8,12]", "channels=[12,16]", "strides=[1,2]"),
+    "override": {"stem_channels": [8, 12], "channels": [12, 16], "strides": [1, 2]},
     "train_size": None,
     "batch_size": 3,
 }

@@ -29,7 +29,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     folder = tmp_path_factory.mktemp("scenes")
     options = TrainOptions(
         model="fcn_camvid_small",
-        override=("stem_channels=[8,12]", "channels=[12,16]", "strides=[1,2]"),
+        override={"stem_channels": [8, 12], "channels": [12, 16], "strides": [1, 2]},
         data="camvid",
         data_root=str(write_camvid(folder)),
         augment="none",

@@ -36,7 +36,10 @@ from geq.training.task import ClassificationTask
 from scenes import CAR, ROAD, SKY, write_camvid
 
 Scenes = Callable[..., TrainOptions]
-FCN = {"model": "fcn_camvid_small", "override": ("stem_channels=[8,12]", "channels=[12,16]", "strides=[1,2]")}
+FCN = {
+    "model": "fcn_camvid_small",
+    "override": {"stem_channels": [8, 12], "channels": [12, 16], "strides": [1, 2]},
+}
 
 
 @pytest.fixture
@@ -131,7 +134,7 @@ def test_the_best_weights_are_those_of_the_best_miou(scenes: Scenes) -> None:
 
 OPTEQ = {
     "model": "opteq_camvid_small",
-    "override": ("stem_channels=[6,8]", "channels=[6,8]", "head_channels=8"),
+    "override": {"stem_channels": [6, 8], "channels": [6, 8], "head_channels": 8},
 }
 CHANGES: list[dict[str, Any]] = [
     {"validation": "official", "early_stop": 2, "ema": 0.5},
@@ -207,7 +210,7 @@ def test_a_mask_with_a_strange_value_is_named(scenes: Scenes, tmp_path: Path) ->
 
 def test_networks_and_data_must_fit(scenes: Scenes) -> None:
     with pytest.raises(OptionError, match="camvid has a label for each pixel, resnet_tiny gives one"):
-        train(scenes(model="resnet_tiny", override=()))
+        train(scenes(model="resnet_tiny", override={}))
     with pytest.raises(
         OptionError, match="fcn_camvid_small labels pixels, digits has one label for an image"
     ):

@@ -67,7 +67,7 @@ def test_walk(tmp_path: Path) -> None:
     geq(
         tmp_path,
         *("train", "--model", "geq_small", "--data", "imagefolder", "--epochs", "1", "--batch_size", "8"),
-        *("--data_override", f"folder={tmp_path / 'pets'}", "--data_override", "image_size=32"),
+        *("--data.folder", f"{tmp_path / 'pets'}", "--data.image_size", "32"),
     )
     run = "geq_small-imagefolder-1"
     photo = tmp_path / "pets" / "val" / "dog" / "0.png"

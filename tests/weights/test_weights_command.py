@@ -174,7 +174,7 @@ def test_pack_refuses_an_unfinished_run(tmp_path: Path, capsys: Shown) -> None:
 
 
 def test_pack_refuses_what_is_too_large(tmp_path: Path, capsys: Shown) -> None:
-    run = saved_run(tmp_path, "large", model="geq_tiny", override=("mid_channels=[320,320]",))
+    run = saved_run(tmp_path, "large", model="geq_tiny", override={"mid_channels": [320, 320]})
     run.write_log([{"kind": "final", "epochs": 1, "cpu_seconds": 0.0}])
     assert os.path.getsize(run.model / "model.safetensors") > 1_000_000
     asked = ["weights", "--pack", str(run.path), "--name", "large", "--output", str(tmp_path / "packed")]
@@ -191,9 +191,9 @@ def test_pack_wants_a_plain_name(name: str, tmp_path: Path, capsys: Shown) -> No
 
 def test_the_command_names_what_differs_from_a_preset() -> None:
     options = TrainOptions(
-        model="geq_small", data="cifar10", override=("patch=4", "gamma=zero"), nesterov=False, seed=3
+        model="geq_small", data="cifar10", override={"patch": 4, "gamma": "zero"}, nesterov=False, seed=3
     )
     command = training_command(options)
-    assert "--override patch=4 --override gamma=zero" in command
+    assert "--model.patch 4 --model.gamma zero" in command
     assert "--nesterov false" in command
     assert "--seed 3" in command

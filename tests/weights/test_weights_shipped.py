@@ -24,11 +24,11 @@ from geq.model.shipped import FOLDER, is_shipped, shipped_folder, shipped_names
 from geq.training.evaluation import evaluate
 from geq.training.ingredient import evaluation_loader, open_split
 from geq.training.monitor import LIMITS
+from geq.training.option import PLACES
 from geq.training.run import RunFolder, known_runs
 from geq.training.thread import limited_threads
 from geq.weights.card import Card, disk_size, read_card, shipped_cards
 from geq.weights.pack import LARGEST, TEXT, machine_path
-from geq.weights.recipe import PLACES
 from geq.weights.text import card_text, model_card
 from geq_papers.experiment.equilibrium_measurement import SinceStart
 
@@ -287,8 +287,8 @@ def test_settings_that_a_card_lacks_or_lies_about(tmp_path: Path) -> None:
     del values["training"]["settings"]["warmup_epochs"]
     assert "warm-up" in card_text(Card.from_mapping(values))
     values["training"]["settings"]["momentum"] = "much"
-    with pytest.raises(OptionError, match="momentum must be of type float"):
+    with pytest.raises(OptionError, match="momentum must be a number"):
         card_text(Card.from_mapping(values))
     values["test"]["accuracy"] = "high"
-    with pytest.raises(CheckpointError, match="accuracy must be of type float"):
+    with pytest.raises(CheckpointError, match="accuracy must be a number"):
         Card.from_mapping(values)

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from geq.analysis.constant import measure, unsuited
 from geq.analysis.norm import AffineMap, LayerNorms, input_map
+from geq.analysis.request import Settings
 from geq.analysis.result import Bound, Result, Table, shown
-from geq.analysis.subject import Settings, Subject
+from geq.analysis.subject import Subject
 from geq.cells import EnergyProblem
 from geq.certificates.fourier_bound import wrapped
 from geq.equilibrium import Equilibrium, ignore_failures

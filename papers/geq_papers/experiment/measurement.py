@@ -57,7 +57,7 @@ class Calibration:
 
     def measure(self, folder: RunFolder) -> Metrics:
         from geq.analysis.part import analysed
-        from geq.analysis.subject import Settings
+        from geq.analysis.request import Settings
 
         values = analysed(folder, "calibration", Settings(limit=self.limit, train_images=self.train_images))
         strange = next(iter(values["ood"].values()))
@@ -84,7 +84,7 @@ class Corruption:
 
     def measure(self, folder: RunFolder) -> Metrics:
         from geq.analysis.part import analysed
-        from geq.analysis.subject import Settings
+        from geq.analysis.request import Settings
 
         settings = Settings(limit=self.limit, corruptions=self.names)
         values = analysed(folder, "corruption", settings)["runs"][folder.name]

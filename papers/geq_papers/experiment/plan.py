@@ -21,6 +21,7 @@ from geq_papers.experiment.experiment import Experiment, Measurement, ScaleName
 from geq_papers.experiment.record import Record
 from geq_papers.experiment.registry import find_experiment
 
+
 @dataclass(frozen=True)
 class Job:
     """One record to be made.

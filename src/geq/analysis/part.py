@@ -8,97 +8,20 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from geq.analysis.request import PARTS, Progress, Settings, silent
 from geq.analysis.result import Result, finite
-from geq.analysis.subject import Progress, Settings, Subject, silent
+from geq.analysis.subject import Subject
 from geq.document import parse_json
 from geq.durable import explained_write_errors, write_durably
-from geq.errors import CheckpointError, unknown_name
+from geq.errors import CheckpointError
 from geq.model.network import Network
-from geq.plugin import entry_points
 from geq.training.run import RunFolder
 from geq.training.thread import limited_threads
-
-
-@dataclass(frozen=True)
-class Part:
-    """One part.
-
-    Args:
-        module: that computes it.
-        summary: one line of help.
-        uses: the settings that it depends on.
-        lengthy: computed only when asked for by name.
-        piecemeal: it keeps what it computes piece by piece, by itself, and is put together anew every time.
-    """
-
-    module: str
-    summary: str
-    uses: tuple[str, ...] = ("images", "train_images", "draws", "steps", "margin", "confidence", "seed")
-    lengthy: bool = False
-    piecemeal: bool = False
-
-    def depends_on(self, settings: Settings) -> dict[str, Any]:
-        """The settings that its result depends on, as a file holds them."""
-        values = asdict(settings)
-        return dict(json.loads(json.dumps({name: values[name] for name in self.uses})))
-
-
-BOUNDS: dict[str, Part] = {
-    name: Part(module, import_module(module).SUMMARY) for name, module in entry_points("geq.bounds").items()
-}
-"""Bounds of other packages: entry points of the group ``geq.bounds``, name -> module with ``SUMMARY`` and
-``analyse``."""
-
-PARTS: dict[str, Part] = {
-    "certificate": Part("geq.analysis.certificate", "norms, well-posedness, distance to the equilibrium"),
-    "lipschitz": Part("geq.analysis.lipschitz", "proposition 3: how much outputs move with inputs"),
-    **BOUNDS,
-    "calibration": Part(
-        "geq.analysis.calibration",
-        "what its probabilities are worth, and whether strange images are noticed",
-        uses=("limit", "bins", "ood", "ood_resize", "train_images", "draws", "seed"),
-    ),
-    "corruption": Part(
-        "geq.analysis.corruption",
-        "accuracy under 19 corruptions at 5 severities",
-        uses=("limit", "reference", "beside", "corruptions", "corrupted", "seed"),
-        lengthy=True,
-        piecemeal=True,
-    ),
-    "attack": Part(
-        "geq.analysis.attack",
-        "accuracy under FGSM and PGD",
-        uses=("limit", "epsilons", "attack_images", "attack_steps", "attack_restarts", "seed"),
-        lengthy=True,
-        piecemeal=True,
-    ),
-}
-"""Name -> part, in the order in which they are computed and shown."""
-
-GROUPS: dict[str, tuple[str, ...]] = {
-    "bounds": ("lipschitz", *BOUNDS),
-    "robustness": ("corruption", "attack"),
-    "all": tuple(PARTS),
-}
-"""Names that stand for several parts."""
-
-
-def chosen(names: Iterable[str] | None) -> list[str]:
-    """The parts that ``names`` ask for, each once, in the table's order; for None all but the lengthy."""
-    if names is None:
-        return [name for name, part in PARTS.items() if not part.lengthy]
-    asked: set[str] = set()
-    for name in names:
-        if name not in PARTS and name not in GROUPS:
-            raise unknown_name("part of an analysis", name, [*PARTS, *GROUPS])
-        asked.update(GROUPS.get(name, (name,)))
-    return [name for name in PARTS if name in asked]
 
 
 def result_path(folder: RunFolder, name: str) -> Path:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -12,88 +11,17 @@ from torch import Tensor
 
 from geq.analysis.norm import LayerNorms, has_norms, layer_norms
 from geq.analysis.precise import in_double
+from geq.analysis.request import Progress, Settings, silent
 from geq.data.dataset import Dataset, Labelled, Split
 from geq.data.loader import BatchLoader
 from geq.equilibrium import Equilibrium, ignore_failures
-from geq.errors import InputError, OptionError, check_seed
+from geq.errors import InputError
 from geq.gradients import Implicit
 from geq.model.network import Network
 from geq.operators.operator import size_of
 from geq.solvers import Anderson
 from geq.training.ingredient import evaluation_loader, open_split
 from geq.training.run import RunFolder
-
-Progress = Callable[[str, int, int], None]
-"""Called with what is under way, how much of it is done and how much there will be."""
-
-
-def silent(what: str, done: int, total: int) -> None:
-    """A progress that nobody watches."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How much an analysis looks at.
-
-    Args:
-        images: of the test set, for what is measured on inputs.
-        train_images: of the training set, for the margin loss.
-        draws: of a Monte-Carlo estimate.
-        steps: of a gradient ascent.
-        margin: η of the margin loss.
-        confidence: δ of a bound that holds with probability 1 − δ.
-        seed: of everything random.
-        limit: most test images for calibration and corruptions, equally many of each class; None is all.
-        bins: of equal width, of the reliability diagram.
-        ood: dataset of images unlike the training data.
-        ood_resize: bring images of that dataset to the network's size and channels.
-        reference: folder of the run that corruption errors are divided by.
-        beside: folders of more runs, shown beside.
-        corruptions: names of those to look at; none is all of them.
-        corrupted: folder of files like CIFAR-10-C; without one the corruptions are computed.
-        epsilons: radii of the attacks, in steps of an 8-bit pixel.
-        attack_images, attack_steps, attack_restarts: most images, steps and starts of an attack.
-    """
-
-    images: int = 16
-    train_images: int = 2000
-    draws: int = 200
-    steps: int = 60
-    margin: float = 0.1
-    confidence: float = 0.05
-    seed: int = 0
-    limit: int | None = None
-    bins: int = 15
-    ood: str | None = None
-    ood_resize: bool = False
-    reference: str | None = None
-    beside: tuple[str, ...] = ()
-    corruptions: tuple[str, ...] = ()
-    corrupted: str | None = None
-    epsilons: tuple[float | int, ...] = (1, 2, 4, 8)
-    attack_images: int = 200
-    attack_steps: int = 10
-    attack_restarts: int = 1
-
-    def __post_init__(self) -> None:
-        for name in ("images", "train_images", "draws", "steps"):
-            if getattr(self, name) < 2:
-                raise OptionError(f"{name} must be at least 2: got {getattr(self, name)}")
-        for name in ("bins", "attack_images", "attack_steps", "attack_restarts"):
-            if getattr(self, name) < 1:
-                raise OptionError(f"{name} must be at least 1: got {getattr(self, name)}")
-        check_seed(self.seed)
-        if self.limit is not None and self.limit < 1:
-            raise OptionError(f"limit must be at least 1: got {self.limit}")
-        if not self.epsilons or not all(0 < epsilon <= 255 for epsilon in self.epsilons):
-            raise OptionError(
-                "epsilons must be radii in steps of an 8-bit pixel, above 0 and up to 255: "
-                f"got {self.epsilons}"
-            )
-        if not self.margin > 0 or not 0 < self.confidence < 1:
-            raise OptionError(
-                f"margin must be above 0 and confidence in (0, 1): got {self.margin}, {self.confidence}"
-            )
 
 
 class Subject:
@@ -117,7 +45,9 @@ class Subject:
     ) -> None:
         self.folder, self.settings = folder, settings
         self.data_root, self.again, self.progress = data_root, again, progress
-        self.options = replace(folder.options(), data_root=data_root)
+        options = folder.options()
+        chosen = {**options.data_override, **settings.data_override}
+        self.options = replace(options, data_root=data_root, data_override=chosen)
         self.model = Network.from_pretrained(folder.model)
         self._norms: dict[str, LayerNorms | None] = {}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from geq.command.option import add_json, parse
+from geq.command.option import add_dataset_options, add_json, add_quiet, nested, parse
 from geq.command.terminal import BAD, GOOD, WARNING, Bars, console_for, print_json
 from geq.errors import OptionError
 
@@ -19,11 +19,10 @@ computed again unless the weights, the settings or --again say so."""
 
 
 def declare(parser: Any) -> None:
-    from geq.analysis.part import GROUPS, PARTS
-    from geq.analysis.subject import Settings
+    from geq.analysis.request import GROUPS, PARTS, Settings
 
     usual = Settings()
-    parts = "; ".join(f"{name}: {part.summary}" for name, part in PARTS.items())
+    parts = "; ".join(f"{name}: {part.summary or 'a bound'}" for name, part in PARTS.items())
     groups = "; ".join(f"{name} = {', '.join(members)}" for name, members in GROUPS.items())
     parser.usage = "geq analyze RUN [options]"
     parser.add_argument(
@@ -42,7 +41,7 @@ def declare(parser: Any) -> None:
     parser.add_argument("--steps", type=int, default=usual.steps, help="steps of a gradient ascent")
     parser.add_argument("--margin", type=float, default=usual.margin, help="η of the margin loss")
     parser.add_argument("--confidence", type=float, default=usual.confidence, help="δ of the bounds")
-    parser.add_argument("--seed", type=int, default=usual.seed, help="of everything random")
+    parser.add_argument("--seed", type=int, default=usual.seed, help="seed of all random number generators")
     parser.add_argument(
         "--limit", type=int | None, default=None, help="most test images for calibration and robustness"
     )
@@ -83,34 +82,35 @@ def declare(parser: Any) -> None:
         "--attack_restarts", type=int, default=usual.attack_restarts, help="attack: starts of PGD"
     )
     parser.add_argument("--data_root", type=str | None, default=None, help="folder of the datasets")
+    add_dataset_options(parser)
     add_json(parser)
+    add_quiet(parser)
 
 
 def main(arguments: list[str]) -> int:
     asked = parse("analyze", SUMMARY, arguments, declare)
 
+    from geq.analysis.request import Settings, chosen
     from geq.training.run import RunFolder
 
-    folder = RunFolder.find(asked.run, asked.runs)
-
-    from geq.analysis.part import chosen, run_parts
-    from geq.analysis.result import Result
-    from geq.analysis.subject import Settings
-
     names = chosen(None if asked.only is None else words(asked.only))
-    read = {name: getattr(asked, name) for name in asdict(Settings())}
+    folder = RunFolder.find(asked.run, asked.runs)
+    read = {name: asked[name] for name in asdict(Settings()) if name in asked}
     read["epsilons"] = numbers(asked.epsilons, "--epsilons")
     read["beside"] = tuple(str(RunFolder.find(name, asked.runs).home) for name in words(asked.beside))
     read["corruptions"] = tuple(words(asked.corruptions))
+    read["data_override"] = nested(asked, "data_override")
     if asked.reference is not None:
         read["reference"] = str(RunFolder.find(asked.reference, asked.runs).home)
     settings = Settings(**read)
 
-    bars = Bars()
+    from geq.analysis.part import run_parts
 
-    def report(name: str, result: Result, new: bool) -> None:
+    bars = Bars(quiet=asked.quiet)
+
+    def report(name: str, result: Any, new: bool) -> None:
         bars.close()
-        if not asked.json:
+        if not asked.json and not asked.quiet:
             show(name, result, new)
 
     try:
@@ -120,7 +120,7 @@ def main(arguments: list[str]) -> int:
     if asked.json:
         mapping = {name: result.as_mapping()["values"] for name, result in results.items()}
         print_json(mapping)
-    else:
+    elif not asked.quiet:
         print(f"kept in {folder.analysis}")
     return 0
 
@@ -151,12 +151,12 @@ def show(name: str, result: Any, new: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from geq.analysis.part import PARTS
+    from geq.analysis.request import PARTS
 
     colours = {"violated": BAD, "holds": GOOD, "yes": GOOD, "not proved": WARNING}
     console = console_for(width=160)
     kept = "" if new else " (kept from before; --again computes it anew)"
-    console.print(f"[bold]{name}[/bold] · {PARTS[name].summary}{kept}", highlight=False, soft_wrap=True)
+    console.print(f"[bold]{name}[/bold] · {PARTS[name].title}{kept}", highlight=False, soft_wrap=True)
     for data in result.tables:
         table = Table(title=data.title, title_justify="left", box=box.SIMPLE_HEAD)
         for number, column in enumerate(data.columns):

@@ -26,7 +26,7 @@ actions:
   corrupt  write CIFAR-10-C: 19 corruptions of the test set at 5 severities
 
 'geq data ACTION --help' explains one action.
-The data root is --data-root, else $GEQ_DATA, else a cache folder of the user."""
+The data root is --data_root, else $GEQ_DATA, else a cache folder of the user."""
 
 SPLITS: tuple[Split, ...] = ("train", "val", "test")
 
@@ -235,7 +235,7 @@ def corrupt_command(arguments: list[str]) -> int:
 
 
 def _declare_root(parser: Any) -> None:
-    parser.add_argument("--data-root", type=Path, default=None, help="folder that holds the datasets")
+    parser.add_argument("--data_root", type=Path, default=None, help="folder that holds the datasets")
 
 
 DECLARED: dict[str, Callable[[Any], None]] = {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from geq.command.option import add_json, parse
+from geq.command.option import add_dataset_options, add_json, add_quiet, chosen_data, parse
 from geq.command.terminal import console_for, print_json
 from geq.errors import CheckpointError, GeqError, OptionError, check_seed
 
@@ -51,7 +51,9 @@ def declare(parser: Any) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of random directions, where the way has none")
     parser.add_argument("--runs", type=str, default="runs", help="folder that holds the runs")
     parser.add_argument("--data_root", type=str | None, default=None, help="folder of the datasets")
+    add_dataset_options(parser)
     add_json(parser)
+    add_quiet(parser)
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ def main(arguments: list[str]) -> int:
     for explainer in explainers:
         if asked.target is not None:
             explainer.class_number(asked.target)
-    items = file_items(asked.images) if asked.images else test_items(folders[0], asked.index, asked.data_root)
+    items = file_items(asked.images) if asked.images else test_items(folders[0], asked)
     output = make_folder(folders[0].explanation if asked.output is None else Path(asked.output))
     outcomes = []
     for item in items:
@@ -116,7 +118,7 @@ def main(arguments: list[str]) -> int:
     if asked.json:
         print_json([as_mapping(o) for o in outcomes])
     else:
-        show(outcomes)
+        show(outcomes, asked.quiet)
     return 1 if any(outcome.error is not None for outcome in outcomes) else 0
 
 
@@ -142,18 +144,17 @@ def file_items(names: list[str]) -> list[Item]:
     return items
 
 
-def test_items(folder: RunFolder, indices: list[int] | None, root: str | None) -> list[Item]:
+def test_items(folder: RunFolder, asked: Any) -> list[Item]:
     """Images of the run's test set."""
-    from dataclasses import replace
-
     import torch
 
     from geq.data.dataset import check_indices
     from geq.training.ingredient import open_split
     from geq.training.picture import spread_over_classes
 
-    test = open_split(replace(folder.options(), data_root=root), "test")
-    chosen = spread_over_classes(test, SHOWN) if indices is None else check_indices(indices, len(test))
+    test = open_split(chosen_data(folder.options(), asked), "test")
+    few = asked.index is None
+    chosen = spread_over_classes(test, SHOWN) if few else check_indices(asked.index, len(test))
     items = []
     for index in dict.fromkeys(chosen.tolist()):
         image, label = test.batch(torch.tensor([index]))
@@ -252,11 +253,11 @@ def as_mapping(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def show(outcomes: list[Outcome]) -> None:
+def show(outcomes: list[Outcome], quiet: bool) -> None:
     from rich import box
     from rich.table import Table
 
-    console = console_for(width=120)
+    console = console_for(width=120, quiet=quiet)
     table = Table(box=box.SIMPLE_HEAD)
     left = ("image", "run", "class", "saliency for")
     for title in ("image", "run", "class", "confidence", "saliency for", "evaluations", "residual"):

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from geq.command.option import add_json, parse
+from geq.command.option import add_json, add_quiet, parse
 from geq.command.terminal import console_for, print_json
 from geq.errors import CheckpointError, OptionError
 
@@ -43,6 +43,7 @@ def declare(parser: Any) -> None:
     parser.add_argument("--runs", type=str, default="runs", help="folder that holds the runs")
     parser.add_argument("--data_root", type=str | None, default=None, help="folder of the datasets")
     add_json(parser)
+    add_quiet(parser)
 
 
 def main(arguments: list[str]) -> int:
@@ -84,7 +85,7 @@ def main(arguments: list[str]) -> int:
             results.append(
                 {"kind": kind, "file": str(path), "bytes": path.stat().st_size, **asdict(agreement)}
             )
-            if not asked.json:
+            if not asked.json and not asked.quiet:
                 show(results[-1], source)
     if asked.json:
         print_json({"run": str(folder.path), "compared_on": source, "files": results})
@@ -135,7 +136,6 @@ def chosen_files(folder: Path, asked: Any) -> dict[str, Path]:
 
 
 def show(result: dict[str, Any], source: str) -> None:
-
     console = console_for()
 
     def line(text: str) -> None:

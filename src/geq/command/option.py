@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -123,7 +123,7 @@ def add_json(parser: Any) -> None:
 
 
 def add_quiet(parser: Any) -> None:
-    """``--quiet``, for commands that leave files: their exit status says how it went."""
+    """``--quiet``, for commands that write files: their exit status says how it went."""
     parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
 
 
@@ -153,16 +153,16 @@ def add_data(parser: Any) -> None:
 
 def chosen_data(options: TrainOptions, asked: Any) -> TrainOptions:
     """Return the options of a run with what ``asked`` changes of its data."""
-    given = {"data": asked.data} if asked.data is not None else {}
-    return with_data(options, {**given, "data_override": nested(asked, "data_override")}, asked.data_root)
-
-
-def with_data(options: TrainOptions, later: Mapping[str, Any], root: str | None) -> TrainOptions:
     from geq.training.option import overlaid
 
     before = {"data": options.data, "data_override": options.data_override}
-    changed = overlaid(before, later)
-    return replace(options, data=changed["data"], data_override=changed["data_override"], data_root=root)
+    given: dict[str, Any] = {"data_override": nested(asked, "data_override")}
+    if asked.get("data") is not None:
+        given["data"] = asked.data
+    chosen = overlaid(before, given)
+    return replace(
+        options, data=chosen["data"], data_override=chosen["data_override"], data_root=asked.data_root
+    )
 
 
 def add_inference(parser: Any) -> None:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from geq.command.option import add_inference, add_json, chosen_inference, parse
+from geq.command.option import add_inference, add_json, add_quiet, chosen_inference, parse
 from geq.command.terminal import console_for, print_json
 from geq.errors import OptionError
 
@@ -30,6 +30,7 @@ def declare(parser: Any) -> None:
     )
     add_inference(parser)
     add_json(parser)
+    add_quiet(parser)
 
 
 def main(arguments: list[str]) -> int:
@@ -69,7 +70,7 @@ def main(arguments: list[str]) -> int:
             for p in predictions
         ]
         print_json({"predictions": rows, "certificates": certificates})
-    else:
+    elif not asked.quiet:
         show(predictions)
         show_certificates(certificates)
     return 0

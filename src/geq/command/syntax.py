@@ -78,8 +78,7 @@ def described(name: str, declare: Callable[[Any], None]) -> Syntax:
     for action in build_parser(name, "", declare)._actions:
         for flag in action.option_strings:
             if flag.startswith("--") and flag[-1] != "+":  # that adds to a list
-                switch = action.nargs == 0 or flag == "--print_config"
-                value = None if switch else value_of(name, flag[2:], action)
+                value = None if action.nargs == 0 else value_of(name, flag[2:], action)
                 options.append(Option(flag, one_line(action.help), value))
         if not action.option_strings:
             arguments.append(value_of(name, action.dest, action))
@@ -131,9 +130,9 @@ def models() -> Iterable[str]:
 
 
 def datasets() -> Iterable[str]:
-    from geq.data.registry import dataset_names
+    from geq.data.catalogue import SUMMARIES
 
-    return dataset_names()
+    return SUMMARIES
 
 
 def fetched() -> Iterable[str]:
@@ -155,7 +154,7 @@ def presets() -> Iterable[str]:
 
 
 def parts() -> Iterable[str]:
-    from geq.analysis.part import GROUPS, PARTS
+    from geq.analysis.request import GROUPS, PARTS
 
     return (*PARTS, *GROUPS)
 

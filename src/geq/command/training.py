@@ -21,7 +21,11 @@ DEFAULT_MODEL = ModelOptions.model
 def declare_training(parser: Any, model: str = DEFAULT_MODEL) -> None:
     """Add all options of a training, those of ``model`` among them."""
     parser.add_argument(
-        "--config", type=str | None, default=None, metavar="FILE", help="a YAML file of options, such as epochs: 5"
+        "--config",
+        type=str | None,
+        default=None,
+        metavar="FILE",
+        help="a YAML file of options, such as epochs: 5",
     )
     parser.add_argument(
         "--preset",
@@ -116,5 +120,7 @@ def file_options(name: str) -> dict[str, Any]:
     except (OSError, ValueError) as problem:
         raise OptionError(f"--config must be a YAML file of options: {problem}") from problem
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-        raise OptionError(f"--config must be a YAML file that maps names of options to values: {name} does not")
+        raise OptionError(
+            f"--config must be a YAML file that maps names of options to values: {name} does not"
+        )
     return TrainOptions.decoded(values, name)

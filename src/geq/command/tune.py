@@ -41,7 +41,9 @@ def main(arguments: list[str]) -> int:
 
     logging.basicConfig(level=logging.WARNING, format="geq: %(message)s", stream=sys.stderr)
     console = console_for(parsed.json, parsed.quiet)
-    search = Search(SearchOptions(**{item.name: parsed[item.name] for item in fields(SearchOptions)}), options)
+    search = Search(
+        SearchOptions(**{item.name: parsed[item.name] for item in fields(SearchOptions)}), options
+    )
 
     def report(trial: Any) -> None:
         tried = "  ".join(f"{name} {written(value)}" for name, value in trial.params.items())

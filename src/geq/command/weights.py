@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from geq.command.option import add_json, parse
+from geq.command.option import add_json, add_quiet, parse
 from geq.command.terminal import Bars, console_for, print_json
 from geq.errors import OptionError
 
@@ -38,6 +38,7 @@ def declare(parser: Any) -> None:
     parser.add_argument("--runs", type=str, default="runs", help="folder that holds the runs")
     parser.add_argument("--data_root", type=str | None, default=None, help="folder of the datasets")
     add_json(parser)
+    add_quiet(parser)
 
 
 def main(arguments: list[str]) -> int:
@@ -60,7 +61,7 @@ def pack_run(asked: Any) -> None:
     from geq.weights.card import disk_size
     from geq.weights.pack import pack
 
-    with Bars() as bars:
+    with Bars(quiet=asked.quiet) as bars:
         folder, card = pack(
             RunFolder.find(asked.pack, asked.runs),
             asked.name,
@@ -73,7 +74,7 @@ def pack_run(asked: Any) -> None:
     if asked.json:
         print_json({"folder": str(folder), "card": card.as_mapping()})
         return
-    console = console_for()
+    console = console_for(quiet=asked.quiet)
     console.print(f"wrote  {folder}  ({disk_size(folder):,} bytes)", highlight=False, soft_wrap=True)
     console.print(
         f"accuracy {card.test.accuracy:.2f} %   ECE {card.calibration.ece:.2f} %   under corruption "

@@ -43,7 +43,7 @@ def fetch(
         return []
     made: list[Path] = []
     safe = "What has arrived is kept: run the command again."
-    with explained_write_errors(root, safe, "--data-root", DataError):
+    with explained_write_errors(root, safe, "--data_root", DataError):
         root.mkdir(parents=True, exist_ok=True)
         lock = root / f".{name}.lock"
         with exclusively(lock):

@@ -215,7 +215,9 @@ def _from_union(choices: tuple[Any, ...], value: Any, where: str) -> Any:
 
 def _from_list(arguments: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
     if not isinstance(value, list):
-        raise CheckpointError(f"{where} must be {in_words(tuple[arguments] if arguments else tuple)}; got {short(value)}")
+        raise CheckpointError(
+            f"{where} must be {in_words(tuple[arguments] if arguments else tuple)}; got {short(value)}"
+        )
     if not arguments or arguments[-1] is Ellipsis:
         item_types = (arguments[0] if arguments else Any,) * len(value)
     elif len(arguments) != len(value):

@@ -155,7 +155,10 @@ def open_split(options: DataOptions, split: Split) -> AnyDataset:
     if split == "test" and info.crop is not None and not info.public_test:
         split = "val"
     return load_with_options(
-        options.data, split, data_root(options.data_root), DatasetOptions(**{**held_out, **options.data_override})
+        options.data,
+        split,
+        data_root(options.data_root),
+        DatasetOptions(**{**held_out, **options.data_override}),
     )
 
 

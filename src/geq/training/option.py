@@ -408,8 +408,15 @@ class TrainOptions(
     """
 
     def __post_init__(self) -> None:
-        for name in NESTED.values():  # lists for tuples: equal options compare as equal, from a file or not
-            object.__setattr__(self, name, {key: to_json(value) for key, value in getattr(self, name).items()})
+        for name in NESTED.values():
+            chosen = getattr(self, name)
+            demand(
+                isinstance(chosen, Mapping),
+                f"{name} must be a mapping, such as {{'patch': 4}}",
+                short(chosen),
+            )
+            # Lists for tuples: equal options compare as equal, from a file or not.
+            object.__setattr__(self, name, {key: to_json(value) for key, value in chosen.items()})
         for group in GROUPS:
             group.check(self)
         demand(

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from geq.analysis.part import analysed, weights_key
-from geq.analysis.subject import Progress, Settings, silent
+from geq.analysis.request import Progress, Settings, silent
 from geq.errors import CheckpointError, InputError
 from geq.model.network import Network
 from geq.model.pretrained import WEIGHTS

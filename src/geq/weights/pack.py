@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from geq.analysis.subject import Progress, silent
+from geq.analysis.request import Progress, silent
 from geq.durable import exclusively, explained_write_errors, remove_leftovers, replace_folder, write_durably
 from geq.errors import CheckpointError, OptionError
 from geq.model.pretrained import CONFIG, WEIGHTS
