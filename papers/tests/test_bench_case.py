@@ -18,6 +18,7 @@ from geq_papers.bench.child import records
 from geq_papers.bench.markdown import markdown, read_records
 from geq_papers.bench.picture import plot, show
 from geq_papers.bench.statistic import constant
+from geq_papers.command.bench import NAMES
 
 
 def found(value: float) -> Iterator[Finding]:
@@ -80,7 +81,7 @@ def test_table_and_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--list"]) == 0
     names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
-    assert names == list(CASES)
+    assert names == list(CASES) == list(NAMES)
 
 
 def test_a_misspelt_case_is_answered_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:

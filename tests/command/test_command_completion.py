@@ -57,7 +57,9 @@ def test_commands(script: Path, tmp_path: Path) -> None:
 
 
 def test_options_and_their_choices(script: Path, tmp_path: Path) -> None:
-    assert proposed(script, tmp_path, "train", "--mo") == ["--model", "--momentum"]
+    assert proposed(script, tmp_path, "train", "--mom") == ["--momentum"]
+    assert proposed(script, tmp_path, "train", "--model.gamma_") == ["--model.gamma_value"]
+    assert proposed(script, tmp_path, "train", "--data.classes", "") == ["all", "known", "unseen"]
     assert proposed(script, tmp_path, "train", "--schedule", "") == ["cosine", "step", "poly", "constant"]
     assert proposed(script, tmp_path, "train", "--schedule", "=", "co") == ["cosine", "constant"]
     assert proposed(script, tmp_path, "train", "--nesterov", "=") == ["true", "false"]

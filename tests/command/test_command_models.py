@@ -45,7 +45,7 @@ def test_show_counts_repeated_calls(capsys: pytest.CaptureFixture[str]) -> None:
         (["models", "resnett*"], "unknown model pattern 'resnett*'"),
         (["show", "resnet_tny"], "did you mean 'resnet_tiny'"),
         (["show", "resnet_tiny", "--depht=2"], "did you mean '--depth'"),
-        (["show", "resnet_tiny", "--depth", "deep"], "Got value: deep"),
+        (["show", "resnet_tiny", "--depth", "deep"], "--depth must be a whole number: got deep"),
         (["show"], "required: name"),
         (["modles"], "did you mean 'models'"),
     ],

@@ -77,7 +77,7 @@ def test_print_config_is_a_config(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["train", "--config", str(tmp_path / "config.yaml"), "--print-config"]) == 0
     assert capsys.readouterr().out == printed
     assert "epochs: 3" in printed
-    assert "model.bound: 0.8\nmodel.patch: 1\n" in printed
+    assert "model.patch: 1\nmodel.bound: 0.8\n" in printed
 
 
 def test_help_comes_in_groups(capsys: pytest.CaptureFixture[str]) -> None:

@@ -105,7 +105,8 @@ def test_both_spellings_of_a_file_are_read() -> None:
 
 def test_recorded_options_are_written_as_they_were() -> None:
     """Resuming a run and the hash of a record's configuration depend on it."""
-    records = [json.loads(line) for path in RESULTS.rglob("*.jsonl") for line in path.open()]
+    texts = [path.read_text(encoding="utf-8") for path in RESULTS.rglob("*.jsonl")]
+    records = [json.loads(line) for text in texts for line in text.splitlines()]
     kept = [record["config"] for record in records if record.get("config", {}).get("override")]
     assert len(kept) > 100
     for config in kept:

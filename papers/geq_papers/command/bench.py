@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from geq.command.option import add_json, parse
 from geq.command.terminal import print_json
 from geq.errors import OptionError, unknown_name
+
+PER_BRANCH = ("step", "layer", "tolerance", "inference", "solver", "memory", "gradient")
+NAMES = (
+    *(f"{name}_{branch}" for name in PER_BRANCH for branch in ("b32", "b16", "b8", "b4")),
+    *("network", "small", "choice", "growth", "thread", "start"),
+)
+"""Names of :data:`~geq_papers.bench.catalogue.CASES`, which loads torch; a test compares them."""
 
 
 def declare(parser: Any) -> None:
@@ -27,7 +34,7 @@ def declare(parser: Any) -> None:
     parser.add_argument("--plot", type=Path, default=None, help="also draw the ratios: .png, .pdf or .svg")
 
 
-def chosen(pattern: str | None, known: list[str]) -> list[str]:
+def chosen(pattern: str | None, known: Sequence[str]) -> Sequence[str]:
     names = known if pattern is None else [name.strip() for name in pattern.split(",")]
     for name in names:
         if name not in known:
@@ -46,6 +53,8 @@ def main(arguments: list[str]) -> int:
         else:
             print(markdown(found, options.brief))
         return 0
+    names = chosen(options.case, NAMES)
+
     from geq_papers.bench.catalogue import CASES
     from geq_papers.bench.picture import plot, show
     from geq_papers.bench.runner import run_case
@@ -59,7 +68,6 @@ def main(arguments: list[str]) -> int:
         return 0
     if options.threads < 1:
         raise OptionError(f"--threads must be at least 1: got {options.threads}")
-    names = chosen(options.case, list(CASES))
     records: list[dict[str, Any]] = []
     with options.output.open("w", encoding="utf-8") as file:
         for name in names:
@@ -77,11 +85,5 @@ def main(arguments: list[str]) -> int:
     return 1 if any(record["status"] == "failed" for record in records) else 0
 
 
-def case_names() -> Iterable[str]:
-    from geq_papers.bench.catalogue import CASES
-
-    return CASES
-
-
-WORDS = {"case": case_names}
+WORDS = {"case": NAMES}
 """Option -> the words for it, for the completion of shells."""

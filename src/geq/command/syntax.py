@@ -101,7 +101,8 @@ def one_line(text: str | None) -> str:
 def value_of(command: str, name: str, action: Any) -> Value:
     for key in ((command, name), ("", name)):
         if key in WORDS:
-            return Value("words", tuple(WORDS[key]()))
+            found = WORDS[key]
+            return Value("words", tuple(found() if callable(found) else found))
     if name in RUN or (command, name) == ("compare", "names"):
         return Value("run")
     hint = getattr(action, "_typehint", action.type)
@@ -159,7 +160,7 @@ def parts() -> Iterable[str]:
     return (*PARTS, *GROUPS)
 
 
-WORDS: dict[tuple[str, str], Callable[[], Iterable[str]]] = {
+WORDS: dict[tuple[str, str], Callable[[], Iterable[str]] | Iterable[str]] = {
     ("", "model"): models,
     ("", "data"): datasets,
     ("", "preset"): presets,
