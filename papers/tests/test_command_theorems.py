@@ -5,6 +5,12 @@ import json
 import pytest
 
 from geq.cli import main
+from geq_papers.command.theorems import NAMES
+from geq_papers.theorem import THEOREMS
+
+
+def test_the_command_names_the_theorems() -> None:
+    assert list(NAMES) == list(THEOREMS)
 
 
 def test_statements_are_checked_and_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,15 +7,10 @@ import math
 import pytest
 
 from geq.errors import OptionError
-from geq_papers.command.theorems import NAMES
 from geq_papers.theorem import THEOREMS, Comparison, TheoremCheck, check_theorem, check_theorems
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_command_names_the_theorems() -> None:
-    assert list(NAMES) == list(THEOREMS)
-
-
 @pytest.mark.parametrize("name", THEOREMS)
 def test_every_theorem_holds(name: str, seed: int) -> None:
     check = check_theorem(name, seed)

@@ -1,4 +1,4 @@
-"""What can be asked of ``geq analyze``: its settings and a table of its parts; torch is not needed to list them."""
+"""Settings and parts of ``geq analyze``; torch is not needed to list them."""
 
 from __future__ import annotations
 

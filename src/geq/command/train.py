@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 SUMMARY = """Train a network. Without options: a small GEQ on scikit-learn's digits, about a minute.
 
 The options can stand in a YAML file (--config), and named settings come with the package (--preset); what is
-given on the command line replaces what these say. The run is a folder below runs/ with the model, a log, a picture and all that
-is needed to resume it."""
+given on the command line replaces what these say. The run is a folder below runs/ with the model, a log, a
+picture and all that is needed to resume it."""
 
 
 def declare(parser: Any, model: str = DEFAULT_MODEL) -> None:

@@ -1,4 +1,4 @@
-"""The options of ``geq train`` and of other commands that train: of the model, the data, the training, the run."""
+"""The options of ``geq train``, which other commands that train have as well."""
 
 from __future__ import annotations
 

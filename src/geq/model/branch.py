@@ -13,7 +13,9 @@ so there is one; its absence is not offered.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import Literal
 
@@ -61,6 +63,30 @@ Gamma = Literal[
 Topology = Literal["parallel", "cascade"]
 Norm = Literal["operator", "full", "learned", "gain", "frobenius", "weight", "none"]
 Spectrum = Literal["random", "flat"]
+
+GAMMA_RULES: dict[Gamma, Callable[..., GammaRule]] = {
+    "learned": LearnedGamma,
+    "learned_group": LearnedGamma,
+    "learned_patch": LearnedGamma,
+    "median": MedianGamma,
+    "paper": PaperGamma,
+    "paper_detached": partial(PaperGamma, through=False),
+    "paper_batch": partial(PaperGamma, per="batch"),
+    "fixed": FixedGamma,
+    "zero": lambda value: ZeroGamma(),
+}
+"""Name of a γ rule -> the rule for its number."""
+
+CONSTRAINTS: dict[Norm, Callable[[float], Constraint]] = {
+    "operator": SpectralBound,
+    "full": SpectralEquality,
+    "learned": LearnedSpectralBound,
+    "gain": ChannelGainBound,
+    "frobenius": FrobeniusBound,
+    "weight": lambda bound: WeightNorm(),
+    "none": lambda bound: Unconstrained(),
+}
+"""Name of a rule for ‖W‖ -> the rule for its bound."""
 
 
 @dataclass(frozen=True)
@@ -167,30 +193,8 @@ class BranchConfig(DifferentiationConfig):
     def gamma_rule(self, mid_channels: int, scale: int) -> GammaRule:
         groups = max(1, mid_channels // self.channel_split)
         places = groups * max(1, scale // self.patch) ** 2
-        rules: dict[str, GammaRule] = {
-            "learned": LearnedGamma(self.gamma_value),
-            "learned_group": LearnedGamma(self.gamma_value, parts=groups),
-            "learned_patch": LearnedGamma(self.gamma_value, parts=places),
-            "median": MedianGamma(self.gamma_value),
-            "paper": PaperGamma(self.gamma_value),
-            "paper_detached": PaperGamma(self.gamma_value, through=False),
-            "paper_batch": PaperGamma(self.gamma_value, per="batch"),
-            "fixed": FixedGamma(self.gamma_value),
-            "zero": ZeroGamma(),
-        }
-        return rules[self.gamma]
-
-    def norm_rule(self) -> Constraint:
-        rules: dict[str, Constraint] = {
-            "operator": SpectralBound(self.bound),
-            "full": SpectralEquality(self.bound),
-            "learned": LearnedSpectralBound(self.bound),
-            "gain": ChannelGainBound(self.bound),
-            "frobenius": FrobeniusBound(self.bound),
-            "weight": WeightNorm(),
-            "none": Unconstrained(),
-        }
-        return rules[self.norm]
+        parts = {"learned_group": {"parts": groups}, "learned_patch": {"parts": places}}.get(self.gamma, {})
+        return GAMMA_RULES[self.gamma](self.gamma_value, **parts)
 
     def equilibrium(self, in_channels: int, mid_channels: int, scale: int) -> Equilibrium:
         """One branch."""
@@ -203,7 +207,11 @@ class BranchConfig(DifferentiationConfig):
         return layer
 
     def layer(self, in_channels: int, mid_channels: int, scale: int) -> Equilibrium:
-        solver, gradient, norm = Anderson(self.memory), self.differentiation(), self.norm_rule()
+        solver, gradient, norm = (
+            Anderson(self.memory),
+            self.differentiation(),
+            CONSTRAINTS[self.norm](self.bound),
+        )
         if self.kernel == "patch_gaussian":
             return GEQ2d(
                 in_channels,

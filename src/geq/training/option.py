@@ -2,8 +2,8 @@
 
 :class:`TrainOptions` joins the groups, so an option has one name everywhere: in Python
 (``TrainOptions(epochs=5)``), on the command line (``--epochs 5``) and in a YAML file (``epochs: 5``).
-The model and the dataset have options of their own: ``--model.patch 4``, in YAML ``model.patch: 4``, in Python
-``override={"patch": 4}``, and in the files of a run ``override: [patch=4]``.
+The model and the dataset have options of their own: ``--model.patch 4``, in YAML ``model.patch: 4``, in
+Python ``override={"patch": 4}``, and in the files of a run ``override: [patch=4]``.
 The defaults are the quick start: a small GEQ on scikit-learn's digits.
 """
 
