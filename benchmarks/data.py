@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--batches", type=int, default=20, help="batches in one measurement")
     parser.add_argument("--num-workers", type=int, default=0)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="of torch")
-    parser.add_argument("--data-root", type=Path, default=None)
+    parser.add_argument("--data_root", type=Path, default=None)
     parser.add_argument("--json", action="store_true", help="print records instead of lines")
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)

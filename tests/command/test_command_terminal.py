@@ -46,15 +46,20 @@ SCRIPTED = {
 """Commands that tell a script what they found."""
 
 SILENT = {
+    "analyze",
     "data check",
     "data corrupt",
     "data fetch",
     "doctor",
+    "explain",
+    "export",
+    "predict",
     "report",
     "reproduce",
     "tradeoff",
     "train",
     "tune",
+    "weights",
 }
 """Commands that leave files, or whose exit status says it all."""
 

@@ -276,7 +276,7 @@ def test_a_card_says_what_its_network_has_not() -> None:
         "nothing is recorded here of where it comes from",
         "the terms of the data are not recorded here",
         "so there is nothing to certify",
-        "| override | `patch=4`, `gamma=zero` |\n| seed |",
+        "| options of the model | `patch=4`, `gamma=zero` |\n| seed |",
         "| optimiser | AdamW, learning rate",
     ):
         assert said in text
