@@ -22,10 +22,11 @@ Each row is a run below runs/STUDY; all options of geq train hold for all of the
 same command goes on where it was, and finished rows are not run again."""
 
 
-DEFAULTS = {"model": "deep_opteq_tiny", "epochs": 5, "picture": False}
+DEFAULT_MODEL = "deep_opteq_tiny"
+DEFAULTS = {"model": DEFAULT_MODEL, "epochs": 5, "picture": False}
 
 
-def declare(parser: Any, model: str = DEFAULTS["model"]) -> None:
+def declare(parser: Any, model: str = DEFAULT_MODEL) -> None:
     parser.usage = "geq tradeoff [options]"
     parser.add_class_arguments(TradeoffOptions)
     add_json(parser)

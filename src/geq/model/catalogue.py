@@ -20,7 +20,9 @@ from geq.plugin import entry_points
 
 FILE = Path(__file__).with_suffix(".json")
 
-KINDS = {str(kind): kind for kind in (int | None, float | None, tuple[int, ...], tuple[int, int])}
+KINDS: dict[str, Any] = {
+    str(kind): kind for kind in (int | None, float | None, tuple[int, ...], tuple[int, int])
+}
 KINDS |= {"int": int, "float": float, "bool": bool, "tuple[int, int, int]": tuple[int, int, int]}
 """Types of the fields of configurations, by their names in the file; choices are a list there."""
 

@@ -123,13 +123,13 @@ def from_json(expected: Any, value: Any, where: str = "config") -> Any:
     """
     origin, arguments = get_origin(expected), get_args(expected)
     if origin in (Union, types.UnionType):
-        return _from_union(arguments, value, where)
+        return _from_union(expected, value, where)
     if origin is Literal:
         if value not in arguments:
             raise CheckpointError(f"{where} must be one of {list(arguments)}; got {short(value)}")
         return value
     if origin is tuple or expected is tuple:
-        return _from_list(arguments, value, where)
+        return _from_list(expected, value, where)
     if isinstance(expected, type) and issubclass(expected, Enum):
         if not isinstance(value, str) or value not in expected.__members__:
             raise CheckpointError(
@@ -203,21 +203,22 @@ def _is_plain(expected: Any, value: Any) -> bool:
     )
 
 
-def _from_union(choices: tuple[Any, ...], value: Any, where: str) -> Any:
+def _from_union(expected: Any, value: Any, where: str) -> Any:
     problems = []
-    for choice in choices:
+    for choice in get_args(expected):
         try:
             return from_json(choice, value, where)
         except CheckpointError as problem:
             problems.append(str(problem))
-    raise CheckpointError("; or ".join(problems))
+    if isinstance(value, (dict, list)):
+        raise CheckpointError("; or ".join(problems))
+    raise CheckpointError(f"{where} must be {in_words(expected)}; got {short(value)}")
 
 
-def _from_list(arguments: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
+def _from_list(expected: Any, value: Any, where: str) -> tuple[Any, ...]:
+    arguments = get_args(expected)
     if not isinstance(value, list):
-        raise CheckpointError(
-            f"{where} must be {in_words(tuple[arguments] if arguments else tuple)}; got {short(value)}"
-        )
+        raise CheckpointError(f"{where} must be {in_words(expected)}; got {short(value)}")
     if not arguments or arguments[-1] is Ellipsis:
         item_types = (arguments[0] if arguments else Any,) * len(value)
     elif len(arguments) != len(value):
