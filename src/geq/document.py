@@ -1,9 +1,11 @@
-"""Text of others, taken apart: JSON and YAML files that nobody has to trust."""
+"""Safe parsing of untrusted JSON and YAML, and what JSON can hold."""
 
 from __future__ import annotations
 
 import json
+import math
 import reprlib
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -28,6 +30,21 @@ def parse_json(text: str) -> Any:
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    return value
+
+
+def finite(value: Any) -> Any:
+    """Return a value as JSON can hold it: numbers that are not finite become None, tuples lists.
+
+    >>> finite({"a": (1.0, math.inf)})
+    {'a': [1.0, None]}
+    """
+    if isinstance(value, Mapping):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     return value
 
 

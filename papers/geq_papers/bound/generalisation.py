@@ -13,11 +13,12 @@ from torch import Tensor
 from geq.analysis.constant import measure, unsuited
 from geq.analysis.norm import AffineMap, LayerNorms, input_map
 from geq.analysis.request import Settings
-from geq.analysis.result import Bound, Result, Table, shown
+from geq.analysis.result import Bound, Result, Table
 from geq.analysis.subject import Subject
 from geq.cells import EnergyProblem
 from geq.certificates.fourier_bound import wrapped
 from geq.equilibrium import Equilibrium, ignore_failures
+from geq.number_format import shown
 from geq.operators import Convolution, Operator
 from geq.operators.operator import Size, size_of
 from geq_papers.bound.pac_bayes import (

@@ -31,11 +31,12 @@ from torch import Tensor
 
 from geq.analysis.constant import unsuited
 from geq.analysis.norm import AffineMap, LayerNorms, input_map
-from geq.analysis.result import Bound, Result, Table, shown
+from geq.analysis.result import Bound, Result, Table
 from geq.analysis.subject import Subject
 from geq.cells import EnergyEquation, EnergyProblem
 from geq.equilibrium import Equilibrium
 from geq.kernels import BoundGaussian, GaussianKernel, LinearKernel
+from geq.number_format import shown
 from geq.operators import Convolution
 from geq.operators.operator import size_of
 from geq.solvers import Anderson, fixed_point

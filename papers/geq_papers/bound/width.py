@@ -21,11 +21,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from geq.analysis.result import Result, Table, shown
+from geq.analysis.result import Result, Table
 from geq.analysis.subject import Subject, solved_tightly
 from geq.cells import EnergyProblem
 from geq.equilibrium import Equilibrium
 from geq.kernels import BoundGaussian, BoundKernel, GaussianKernel, PatchGaussianKernel, to_patches
+from geq.number_format import shown
 
 SUMMARY = "proposition 1: the kernel as an infinitely wide feature map"
 

@@ -6,15 +6,14 @@ Accuracies, mIoU and the like are in %, as in the log of a run; a number that is
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from geq.analysis.result import finite
-from geq.document import parse_json, short
+from geq.document import finite, parse_json, short
 from geq.durable import exclusively, explained_write_errors, remove_leftovers, write_durably
 from geq.errors import CheckpointError, InputError
-from geq.model.config import field_types, from_json
+from geq.model.config import from_fields
 
 FORMAT = 1
 
@@ -78,26 +77,11 @@ class Record:
         found = values.get("format")
         if found != FORMAT:
             raise InputError(f"a record of this version has format {FORMAT}: got {short(found)}")
-        names, hints = {item.name for item in fields(cls)}, field_types(cls)
-        for what, fault in (("misses", names - set(values)), ("has unknown fields", set(values) - names)):
-            if fault:
-                raise InputError(f"the record {what}: {', '.join(sorted(fault))}")
         try:
-            read = {name: checked(hints[name], values[name], name) for name in names}
+            record: Record = from_fields(cls, values, "the record")
         except CheckpointError as problem:
             raise InputError(str(problem)) from None
-        return cls(**read)
-
-
-def checked(hint: Any, value: Any, name: str) -> Any:
-    """``value`` if it has the type of the field; what is inside of a mapping may be anything."""
-    outer = getattr(hint, "__origin__", None)
-    if outer in (dict, list):
-        rows = value if outer is list and isinstance(value, list) else [value]
-        if not isinstance(value, outer) or not all(isinstance(row, dict) for row in rows):
-            raise InputError(f"{name} must be {'a list of objects' if outer is list else 'an object'}")
-        return value
-    return from_json(hint, value, name)
+        return record
 
 
 def record_path(results: str | Path, scale: str, experiment: str) -> Path:

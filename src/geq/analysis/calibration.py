@@ -17,11 +17,12 @@ from geq.analysis.observation import Observation, observe
 from geq.analysis.ood import Gain, Scores, auroc, gain
 from geq.analysis.ood_set import limited, strange_sets, trained_on_known_classes
 from geq.analysis.reliability import Reliability, divergence_from_uniform, summary
-from geq.analysis.result import Result, Table, shown
+from geq.analysis.result import Result, Table
 from geq.analysis.subject import Subject
 from geq.data.dataset import Dataset
 from geq.durable import explained_write_errors
 from geq.errors import InputError
+from geq.number_format import shown
 
 COMBINED = "confidence + "
 

@@ -26,7 +26,7 @@ from torch import Tensor
 from geq.analysis.corruption_picture import draw_corruptions
 from geq.analysis.part import weights_key
 from geq.analysis.piece import Pieces
-from geq.analysis.result import Result, Table, shown
+from geq.analysis.result import Result, Table
 from geq.analysis.subject import Subject
 from geq.data.corruption import SEVERITIES, corrupt, corruption_names
 from geq.data.corruption.cifar_c import read_cifar_c
@@ -35,6 +35,7 @@ from geq.data.dataset import Dataset, Derived, Labelled
 from geq.data.protocol import first_classes, stratified
 from geq.durable import explained_write_errors
 from geq.errors import DataError, InputError, unknown_name
+from geq.number_format import shown
 from geq.training.evaluation import evaluate
 from geq.training.option import stored
 from geq.training.run import RunFolder

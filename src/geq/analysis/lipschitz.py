@@ -27,10 +27,11 @@ from torch import Tensor
 
 from geq.analysis.constant import Constants, measure, unsuited
 from geq.analysis.norm import LayerNorms
-from geq.analysis.result import Bound, Result, Table, shown
+from geq.analysis.result import Bound, Result, Table
 from geq.analysis.subject import Subject, solved_tightly
 from geq.equilibrium import Equilibrium
 from geq.kernels.gaussian import PEAK_CURVATURE
+from geq.number_format import shown
 
 STEEPEST = math.sqrt(2 / math.e)
 """max 2ce^{−c²}, which |e^{−a²} − e^{−b²}| ≤ |a − b| times has in it; the paper uses 1."""

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from geq.analysis.request import PARTS, Progress, Settings, silent
-from geq.analysis.result import Result, finite
+from geq.analysis.result import Result
 from geq.analysis.subject import Subject
-from geq.document import parse_json
+from geq.document import finite, parse_json
 from geq.durable import explained_write_errors, write_durably
 from geq.errors import CheckpointError
 from geq.model.network import Network

@@ -7,8 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from geq.analysis.result import finite
-from geq.document import parse_json
+from geq.document import finite, parse_json
 from geq.durable import explained_write_errors, write_durably
 from geq.training.run import RunFolder
 

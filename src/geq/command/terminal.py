@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from geq.document import finite
 from geq.errors import MissingExtraError
 from geq.output import takes_every_letter
 
@@ -85,7 +86,6 @@ class Bars:
 
 def print_json(value: Any) -> None:
     """Strict JSON on the output; a number that is not finite is null."""
-    from geq.analysis.result import finite
 
     escaped = not takes_every_letter()  # JSON has its own way to write a letter that an encoding lacks
     print(json.dumps(finite(value), indent=2, ensure_ascii=escaped, allow_nan=False))

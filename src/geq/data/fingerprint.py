@@ -17,6 +17,7 @@ from geq.data.dataset import ImageDataset
 from geq.data.folder import FolderDataset
 from geq.data.hub import HubDataset
 from geq.data.registry import AnyDataset
+from geq.document import finite
 from geq.errors import DataError
 
 SAMPLED = 250
@@ -50,7 +51,7 @@ class Fingerprint:
         return cls(dataset.name, dataset.classes, len(dataset), digest.hexdigest())
 
     def as_mapping(self) -> dict[str, Any]:
-        return {**asdict(self), "classes": list(self.classes)}
+        return dict(finite(asdict(self)))
 
     def difference(self, then: dict[str, Any]) -> str | None:
         """Return in what this differs from :meth:`as_mapping` of an earlier one; None if in nothing."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path, PurePath
@@ -201,6 +201,34 @@ def _is_plain(expected: Any, value: Any) -> bool:
     return expected in (int, float, str) and isinstance(
         value, (int, float) if expected is float else expected
     )
+
+
+def from_fields(kind: Any, value: Any, where: str) -> Any:
+    """Rebuild what :func:`dataclasses.asdict` made of a dataclass: every field is stated, and nothing else.
+
+    >>> from_fields(NetworkConfig, {"input_shape": [1, 8, 8], "num_classes": 2}, "it").num_classes
+    2
+    """
+    outer, inner = get_origin(kind), get_args(kind)
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        if not isinstance(value, Mapping):
+            raise CheckpointError(f"{where} must be an object; got {short(value)}")
+        hints = field_types(kind)
+        missing, unknown = [n for n in hints if n not in value], [n for n in value if n not in hints]
+        for what, names in (("misses", missing), ("has unknown fields", unknown)):
+            if names:
+                raise CheckpointError(f"{where} {what}: {', '.join(map(str, names))}")
+        return kind(**{name: from_fields(hints[name], value[name], f"{where}: {name}") for name in hints})
+    if outer in (list, Sequence) or (outer is tuple and inner[-1] is Ellipsis):
+        if not isinstance(value, list):
+            raise CheckpointError(f"{where} must be a list; got {short(value)}")
+        items = [from_fields(inner[0], item, f"{where}[{i}]") for i, item in enumerate(value)]
+        return items if outer is list else tuple(items)
+    if outer is dict or outer is Mapping:
+        if not isinstance(value, Mapping):
+            raise CheckpointError(f"{where} must be an object; got {short(value)}")
+        return {name: from_fields(inner[1], item, f"{where}: {name}") for name, item in value.items()}
+    return value if kind is Any else from_json(kind, value, where)
 
 
 def _from_union(expected: Any, value: Any, where: str) -> Any:

@@ -6,13 +6,13 @@ Accuracies, confidences and calibration errors are in %.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any
 
-from geq.document import parse_json, short
+from geq.document import parse_json
 from geq.errors import CheckpointError
-from geq.model.config import field_types, from_json
+from geq.model.config import from_fields
 from geq.model.shipped import CARD, shipped_folder, shipped_names
 
 
@@ -117,31 +117,10 @@ class Card:
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], where: str = CARD) -> Card:
         """The inverse; a field that is missing or unknown is an error."""
-        card = _decoded(cls, values, f"{where} is not the card of a network: it")
-        assert isinstance(card, cls)
+        card: Card = from_fields(cls, values, f"{where} is not the card of a network: it")
         if len(card.shape) != 3 or not card.classes:
             raise CheckpointError(f"{where}: a network has images of three dimensions and classes")
         return card
-
-
-def _decoded(kind: Any, value: Any, where: str) -> Any:
-    """``value`` as a dataclass, a list or a mapping of ``kind``, each part checked."""
-    outer, inner = get_origin(kind), get_args(kind)
-    if isinstance(kind, type) and is_dataclass(kind):
-        hints = field_types(kind)
-        if not isinstance(value, Mapping) or set(value) != set(hints):
-            raise CheckpointError(f"{where} must state {', '.join(hints)}, and nothing else")
-        parts = {name: _decoded(hint, value[name], f"{where}: {name}") for name, hint in hints.items()}
-        return kind(**parts)
-    if outer is list:
-        if not isinstance(value, list):
-            raise CheckpointError(f"{where} must be a list; got {short(value)}")
-        return [_decoded(inner[0], item, where) for item in value]
-    if outer is dict:
-        if not isinstance(value, Mapping):
-            raise CheckpointError(f"{where} must be an object; got {short(value)}")
-        return {name: _decoded(inner[1], item, f"{where}: {name}") for name, item in value.items()}
-    return value if kind is Any else from_json(kind, value, where)
 
 
 def read_card(folder: Path) -> Card:
