@@ -27,3 +27,14 @@ def test_values_fill_the_bytes_and_the_statistics_are_theirs() -> None:
 
 def test_the_split_is_the_same_every_time() -> None:
     assert torch.equal(read_digits("test").images, read_digits("test").images)
+
+
+def test_they_are_scikit_learns() -> None:
+    from sklearn.datasets import load_digits
+
+    whole = load_digits()
+    found = torch.cat([read_digits("train").labels, read_digits("test").labels])
+    assert torch.equal(found.bincount(), torch.from_numpy(whole.target).bincount())
+    rows = {tuple(row) for row in (whole.images * (255 / 16)).round().astype(int).reshape(-1, 64).tolist()}
+    images = torch.cat([read_digits("train").images, read_digits("test").images])
+    assert {tuple(image.flatten().tolist()) for image in images} == rows

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -20,13 +22,15 @@ def read_digits(split: Literal["train", "test"]) -> ImageDataset:
 
     Values 0..16 become bytes 0..255.
     """
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise MissingExtraError.naming("scikit-learn", "train", "the dataset 'digits'") from error
-    content = load_digits()
-    images = torch.from_numpy(np.round(content.images * (255 / 16)).astype(np.uint8))[:, None]
-    labels = torch.from_numpy(content.target.astype(np.int64))
+    package = find_spec("sklearn")
+    if package is None or package.origin is None:
+        raise MissingExtraError.naming("scikit-learn", "train", "the dataset 'digits'")
+    # What load_digits() reads; importing scikit-learn for it takes a second.
+    file = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
+    content = np.loadtxt(file, delimiter=",", dtype=np.uint8)
+    pixels = content[:, :-1].reshape(-1, 1, 8, 8)
+    images = torch.from_numpy(np.round(pixels * (255 / 16)).astype(np.uint8))
+    labels = torch.from_numpy(content[:, -1].astype(np.int64))
     whole = ImageDataset(images, labels, tuple("0123456789"), DIGITS_STATISTICS, name="digits", split=split)
     test, train = stratified(whole.labels, TEST_SIZE, seed=0)
     return whole.subset(test if split == "test" else train)
