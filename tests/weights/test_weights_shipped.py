@@ -16,8 +16,8 @@ from huggingface_hub import ModelCard
 
 import geq
 from geq.cli import main
-from geq.command.option import parse
-from geq.command.train import SUMMARY, declare, normalised, options_from
+from geq.command.train import SUMMARY, declare
+from geq.command.training import parse_training
 from geq.data.idx import SYSTEM_FOLDERS
 from geq.errors import CheckpointError, OptionError
 from geq.model.shipped import FOLDER, is_shipped, shipped_folder, shipped_names
@@ -103,7 +103,7 @@ def test_the_command_of_the_card_trains_with_these_options(name: str) -> None:
     card, options = read_card(shipped_folder(name)), RunFolder.find(name).options()
     program, command, *arguments = shlex.split(card.training.command)
     assert (program, command) == ("geq", "train")
-    stated = options_from(parse("train", SUMMARY, normalised(arguments), declare))
+    _, stated = parse_training("train", SUMMARY, arguments, declare, {})
     kept = {place: getattr(options, place) for place in PLACES}
     assert replace(stated, **kept) == options
     assert f"ship/{name.replace('-', '_')}" in arguments
