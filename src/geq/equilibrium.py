@@ -91,8 +91,8 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
         """
         if torch.compiler.is_exporting():
             raise GeqError(
-                "an equilibrium takes as many steps as its input needs, which torch.export cannot trace: export "
-                "geq.export.portable(model, x), the same network with its loops as tensor operations"
+                "an equilibrium takes as many steps as its input needs, which torch.export cannot trace; "
+                "export geq.export.portable(model, x), the same network with its loops as tensor operations"
             )
         refuse_transforms(self.gradient)
         if torch.compiler.is_compiling():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import problems
 from geq.solvers import Anderson, Broyden, Picard, fixed_point
-from geq.solvers.state import Packing
+from geq.solvers.fixed_point import Packing
 
 shapes = st.lists(st.integers(1, 4), min_size=0, max_size=4).map(tuple)
 

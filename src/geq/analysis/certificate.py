@@ -25,13 +25,12 @@ from geq.analysis.norm import LayerNorms, has_norms, layer_norms
 from geq.analysis.result import Result, Table
 from geq.analysis.subject import Subject
 from geq.cells import EnergyProblem
-from geq.cells.base import Cell
+from geq.cells.base import Cell, State, parts_of
 from geq.certificates.well_posedness import WellPosedness
 from geq.equilibrium import Equilibrium
 from geq.number_format import shown
 from geq.operators.operator import Size, size_of
 from geq.solvers import Picard, Solution, fixed_point
-from geq.solvers.state import State, parts_of
 
 MEASURED_STEPS, MEASURED_TOL, MEASURED_INPUTS = 60, 1e-6, 2
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from geq.cells import Cell, DeepCell, EnergyProblem, UnitLayer
+from geq.cells.base import State
 from geq.equilibrium import Equilibrium
 from geq.errors import OptionError
 from geq.kernels import (
@@ -28,7 +29,6 @@ from geq.kernels import (
 from geq.operators import Convolution
 from geq.operators.operator import Operator
 from geq.penalties.base import per_sample
-from geq.solvers.state import State
 
 Context = tuple[Tensor, ...]
 

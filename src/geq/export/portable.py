@@ -17,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from geq.cells import FeatureEquation
+from geq.cells.base import State, parts_of
 from geq.data.dataset import Statistics
 from geq.equilibrium import Equilibrium, ignore_failures
 from geq.errors import OptionError
@@ -27,7 +28,7 @@ from geq.export.trace import BATCH, TracedMap
 from geq.gradients import SequentialAveraging, Unrolled
 from geq.model.network import Network
 from geq.solvers import rules
-from geq.solvers.state import Packing, State, parts_of
+from geq.solvers.fixed_point import Packing
 
 
 @dataclass

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.export.graph_signature import InputKind
 
+from geq.cells.base import State, parts_of
 from geq.export.mapping import Context, PlainMap
-from geq.solvers.state import State, parts_of
 
 BATCH = 2
 """Images of the batch that is traced; anything but 1, which the tracer takes for a constant."""

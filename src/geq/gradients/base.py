@@ -20,7 +20,7 @@ from geq.cells.base import Equation, State
 from geq.cells.linearisation import AutogradLinearisation, Linearisation
 from geq.errors import CheckedOptions, GradientError
 from geq.solvers.base import Solution
-from geq.solvers.state import Packing
+from geq.solvers.fixed_point import Packing
 
 Find = Callable[[Equation], Solution]
 Record = Callable[[Solution], None]

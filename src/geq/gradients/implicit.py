@@ -16,7 +16,7 @@ from geq.cells.linearisation import Linearisation
 from geq.errors import ConvergenceError, ConvergenceWarning, OptionError, unknown_name
 from geq.gradients.base import Adjoint, Gradient, Record
 from geq.solvers import Anderson, Solution, Solver, Status, fixed_point
-from geq.solvers.state import Packing
+from geq.solvers.fixed_point import Packing
 
 Product = Callable[[Tensor], Tensor]
 

@@ -1,7 +1,6 @@
 """Fixed points z = f(z); knows nothing of problems."""
 
-from geq.solvers.anderson import Anderson
-from geq.solvers.base import Picard, Solution, Solver, Status
+from geq.solvers.base import Anderson, Picard, Solution, Solver, Status
 from geq.solvers.broyden import Broyden
 from geq.solvers.fixed_point import fixed_point
 from geq.solvers.proximal import FISTA, ProximalGradient

@@ -10,8 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geq.operators.operator import working_dtype
-from geq.solvers.anderson import inner_products
-from geq.solvers.base import Rows, Solver, check_memory
+from geq.solvers.base import Rows, Solver, check_memory, inner_products
 
 GROWTH = 10.0
 """A sample whose residual grows by more than this factor in one step forgets its updates."""
