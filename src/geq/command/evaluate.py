@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from geq.command.option import add_data, add_inference, add_json, chosen_data, chosen_inference, parse
+from geq.command.option import (
+    add_data,
+    add_inference,
+    add_json,
+    chosen_data,
+    chosen_inference,
+    nested,
+    parse,
+)
 from geq.command.terminal import console_for, print_json
 from geq.data.catalogue import check_dataset_name
 
@@ -57,7 +65,7 @@ def main(arguments: list[str]) -> int:
     model = Network.from_pretrained(folder.model)
     options = chosen_inference(chosen_data(folder.options(), asked), asked)
     dataset = open_split(options, asked.split)
-    if options.data == folder.options().data and not asked.data_override:
+    if options.data == folder.options().data and not nested(asked, "data_override"):
         folder.data().check_classes(dataset)
     batches = evaluation_loader(dataset, batch_size=asked.batch_size, statistics=folder.data().statistics)
     with limited_threads(options, model):
