@@ -13,7 +13,7 @@ SUMMARIES: dict[str, str] = {
     "imagenette": "10 easy classes of ImageNet",
     "imagenet100": "100 classes of ImageNet: its own folder, or 'imagenet' with a class list",
     "imagenet": "ImageNet's 1,000 classes",
-    "imagefolder": "any folder of train/CLASS/ and val/CLASS/",
+    "imagefolder": "your own folder of images, with a folder for each class",
     "cityscapes": "street scenes, 19 classes, 2048×1024",
     "camvid": "street scenes, 11 classes",
     "hub": "a Hugging Face image dataset saved on disk",
