@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from dataclasses import fields
+from collections.abc import Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from geq.command.terminal import console_for, print_json
 from geq.data.catalogue import check_dataset_name
 from geq.errors import OptionError
 from geq.model.registry import check_model_name
+from geq.training.image_folder import MODEL, is_folder, with_images
 from geq.training.option import GROUPS, TrainOptions
 from geq.training.preset import list_presets, preset_path
 
@@ -23,17 +25,22 @@ if TYPE_CHECKING:
 
 SUMMARY = """Train a network. Without options: a small GEQ on scikit-learn's digits, about a minute.
 
+Your own images: 'geq train photos/', with photos/cat/1.jpg, photos/dog/1.jpg and so on.
+
 The options can stand in a YAML file (--config), named settings come with the package (--preset), and what is
 given after either replaces it. The run is a folder below runs/ with the model, a log, a picture and all that
 is needed to resume it."""
 
+NAMING = ("--model", "--config")
+"""Options that may name a model."""
 REPEATED = ("--override", "--data_override")
 
 
 def declare(parser: Any) -> None:
     from jsonargparse import ActionConfigFile
 
-    parser.usage = "geq train [options]"
+    parser.usage = "geq train [FOLDER] [options]"
+    add_folder(parser)
     parser.add_argument(
         "--config",
         "--preset",
@@ -51,6 +58,18 @@ def declare(parser: Any) -> None:
     add_quiet(parser)
     for group in GROUPS:
         parser.add_class_arguments(group, fail_untyped=True)
+
+
+def add_folder(parser: Any) -> None:
+    """A folder of images in the place of a dataset."""
+    parser.add_argument(
+        "folder",
+        type=str | None,
+        nargs="?",
+        default=None,
+        help="a folder with a folder of images for each class, instead of --data; without train/ and val/ in "
+        f"it a fifth of each class is held out for testing, and without --model the network is {MODEL}",
+    )
 
 
 def normalised(arguments: list[str]) -> list[str]:
@@ -81,11 +100,19 @@ def normalised(arguments: list[str]) -> list[str]:
     return result + [f"{flag}={json.dumps(values)}" for flag, values in collected.items()]
 
 
-def options_from(parsed: Any) -> TrainOptions:
-    """The options that were parsed; misspelt models and datasets are refused before torch is loaded."""
+def options_from(parsed: Any, arguments: Sequence[str] = ()) -> TrainOptions:
+    """The options that were parsed; misspelt models and datasets are refused before torch is loaded.
+
+    For a folder of images, the ``arguments`` tell whether a model was named.
+    """
     values: dict[str, Any] = {item.name: getattr(parsed, item.name) for item in fields(TrainOptions)}
     plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
     options = TrainOptions.from_mapping(plain)
+    folder = getattr(parsed, "folder", None) or (options.data if is_folder(options.data) else None)
+    if folder is not None:
+        options = with_images(options, folder)
+        if not any(argument.partition("=")[0] in NAMING for argument in arguments):
+            options = replace(options, model=MODEL)
     check_model_name(options.model)
     check_dataset_name(options.data)
     return options
@@ -97,10 +124,10 @@ def main(arguments: list[str]) -> int:
     if parsed.resume is not None and [
         a
         for a in arguments
-        if a.startswith("--") and not a.startswith("--resume") and a not in ("--json", "--quiet")
+        if a != parsed.resume and not a.startswith("--resume") and a not in ("--json", "--quiet")
     ]:
         raise OptionError("--resume takes the options of the run: give it alone, or start a new run")
-    options = options_from(parsed)
+    options = options_from(parsed, arguments)
 
     from geq.training.fit import resume, train
     from geq.training.interrupt import TrainingInterrupted

@@ -9,7 +9,7 @@ from typing import Any
 
 from geq.command.option import add_json, add_quiet, parse
 from geq.command.terminal import console_for, print_json
-from geq.command.train import normalised, options_from
+from geq.command.train import add_folder, normalised, options_from
 from geq.training.option import GROUPS
 
 SUMMARY = """Search the γ rule, the patch, the split and the learning rate of a network.
@@ -23,7 +23,8 @@ def declare(parser: Any) -> None:
 
     from geq.training.search import SearchOptions
 
-    parser.usage = "geq tune [options]"
+    parser.usage = "geq tune [FOLDER] [options]"
+    add_folder(parser)
     parser.add_argument("--config", "--preset", action=ActionConfigFile, help="as of geq train")
     parser.add_class_arguments(SearchOptions)
     add_json(parser)
@@ -34,7 +35,8 @@ def declare(parser: Any) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    parsed = parse("tune", SUMMARY, normalised(arguments), declare)
+    arguments = normalised(arguments)
+    parsed = parse("tune", SUMMARY, arguments, declare)
 
     from geq.training.interrupt import TrainingInterrupted
     from geq.training.search import UNFIT, Search, SearchOptions
@@ -43,7 +45,7 @@ def main(arguments: list[str]) -> int:
     console = console_for(parsed.json, parsed.quiet)
     chosen: dict[str, Any] = {item.name: getattr(parsed, item.name) for item in fields(SearchOptions)}
     frozen: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in chosen.items()}
-    search = Search(SearchOptions(**frozen), options_from(parsed))
+    search = Search(SearchOptions(**frozen), options_from(parsed, arguments))
 
     def report(trial: Any) -> None:
         tried = "  ".join(f"{name} {written(value)}" for name, value in trial.params.items())

@@ -24,4 +24,4 @@ SUMMARIES: dict[str, str] = {
 def check_dataset_name(name: str) -> None:
     """Refuse a name that no dataset has."""
     if name not in SUMMARIES:
-        raise unknown_name("dataset", name, SUMMARIES)
+        raise unknown_name("dataset or folder of images", name, SUMMARIES)

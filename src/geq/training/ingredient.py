@@ -10,7 +10,9 @@ import torch
 
 from geq.data.dataset import Dataset, Split, Statistics
 from geq.data.fingerprint import Fingerprint
+from geq.data.folder import SPLITS
 from geq.data.loader import BatchLoader
+from geq.data.photo_folder import find_folder
 from geq.data.registry import AnyDataset, DatasetOptions, dataset_info, load_with_options
 from geq.data.root import data_root
 from geq.data.segmentation import SegmentationDataset
@@ -22,7 +24,8 @@ from geq.model.config import STEPPED, NetworkConfig, field_types, from_json
 from geq.model.differentiation import DifferentiationConfig
 from geq.model.network import Network
 from geq.model.registry import create_model, model_spec
-from geq.training.option import Augmentation, DataOptions, ModelOptions
+from geq.training.image_folder import NAME as IMAGE_FOLDER
+from geq.training.option import Augmentation, DataOptions, ModelOptions, TrainOptions
 
 EVALUATION_BATCH, SCENE_PIXELS = 250, 2**19
 """Images of one batch of an evaluation, and pixels where each has a label. Results do not depend on them:
@@ -152,11 +155,20 @@ def decoded(items: tuple[str, ...], target: type, what: str) -> dict[str, Any]:
     return result
 
 
+def has_own_validation(options: DataOptions) -> bool:
+    """Whether a folder of images has both val/ and test/."""
+    chosen = decoded(options.data_override, DatasetOptions, "data_override")
+    if options.data != IMAGE_FOLDER or "folder" not in chosen:
+        return False
+    folder = find_folder(chosen["folder"], data_root(options.data_root))
+    return all((folder / part).is_dir() for part in SPLITS)
+
+
 def _validation(options: DataOptions) -> int | float | None:
     """What is held out of the training images; None leaves the dataset's own splits as they are."""
     info = dataset_info(options.data)
     if options.validation == "official":
-        if not (info.own_val and info.public_test):
+        if not (info.own_val and info.public_test) and not has_own_validation(options):
             raise OptionError(
                 f"{options.data} has no official validation images beside those that it is judged on: give "
                 "--validation a share or a number, or 0"
@@ -170,13 +182,25 @@ def _validation(options: DataOptions) -> int | float | None:
     return None if info.crop is not None else options.validation
 
 
-def open_split(options: DataOptions, split: Split) -> AnyDataset:
+def own_side(options: ModelOptions) -> int:
+    """Return the side of the images that the network is made for."""
+    spec = model_spec(options.model)
+    chosen = decoded(options.override, type(spec.config), f"override of {options.model}")
+    side: int = chosen.get("input_shape", spec.input_shape)[1]
+    return side
+
+
+def open_split(options: TrainOptions, split: Split) -> AnyDataset:
     """One split of the dataset that the options name."""
     chosen = decoded(options.data_override, DatasetOptions, "data_override")
     held_out: dict[str, Any] = {"validation": _validation(options)}
+    if options.data == IMAGE_FOLDER:
+        held_out["image_size"] = own_side(options)
     if split == "train" and options.train_size is not None:
         held_out["subset"] = options.train_size
     info = dataset_info(options.data)
+    if split == "val" and not options.validation and info.own_val:
+        held_out["validation"] = None  # nothing is held out of the training images: the dataset's own
     if split == "test" and info.crop is not None and not info.public_test:
         split = "val"
     return load_with_options(
@@ -184,7 +208,7 @@ def open_split(options: DataOptions, split: Split) -> AnyDataset:
     )
 
 
-def open_datasets(options: DataOptions) -> Datasets:
+def open_datasets(options: TrainOptions) -> Datasets:
     test = open_split(options, "test")
     monitored = open_split(options, "val") if options.validation else test
     return Datasets(open_split(options, "train"), monitored, test)
