@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,9 @@ from geq.errors import MissingDataError
 if TYPE_CHECKING:
     from geq.data.registry import AnyDataset
     from geq.training.option import TrainOptions
+    from geq.training.run import RunFolder
+
+log = logging.getLogger("geq.training")
 
 NAME = "imagefolder"
 """The dataset that reads such folders."""
@@ -72,3 +76,19 @@ def in_words(train: AnyDataset, monitored: AnyDataset, test: AnyDataset) -> str 
         f"{len(train.classes)} classes: {', '.join(parts)}; the network sees their middle squares at "
         f"{train.size}×{train.size}"
     )
+
+
+def warn_of_changes(folder: RunFolder, test: AnyDataset) -> None:
+    """Say so where the test images in a folder are not those of the training any more."""
+    from geq.data.fingerprint import Fingerprint
+    from geq.data.folder import FolderDataset
+
+    if isinstance(test, FolderDataset) and folder.has_fingerprints():
+        then = folder.fingerprints().get("test")
+        changed = Fingerprint.of(test).difference(then if isinstance(then, dict) else {})
+        if changed is not None:
+            log.warning(
+                "the test images are not those of the training run: %s. Where they are a share of one folder, "
+                "some of them may have been trained on",
+                changed,
+            )
