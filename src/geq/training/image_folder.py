@@ -88,7 +88,7 @@ def warn_of_changes(folder: RunFolder, test: AnyDataset) -> None:
         changed = Fingerprint.of(test).difference(then if isinstance(then, dict) else {})
         if changed is not None:
             log.warning(
-                "the test images are not those of the training run: %s. Where they are a share of one folder, "
-                "some of them may have been trained on",
+                "the test images are not those of the training run: %s. Where they are a share of one "
+                "folder, some of them may have been trained on",
                 changed,
             )
