@@ -12,7 +12,9 @@ from geq.command.option import add_json, parse
 from geq.command.terminal import BAD, GOOD, WARNING, Bars, console_for, print_json
 from geq.errors import OptionError
 
-SUMMARY = """Analyse the trained network of a run: what its weights prove, and how the theory's bounds fare.
+SUMMARY = """Analyse the trained network of a run: what its weights prove, what its probabilities are worth.
+
+Without --only: certificate and calibration. The bounds of the papers are computed by --only bounds.
 
 Each part is kept as JSON below RUN/analysis (for a name of 'geq weights' below RUNS/NAME/analysis) and not
 computed again unless the weights, the settings or --again say so."""
@@ -93,7 +95,7 @@ def main(arguments: list[str]) -> int:
 
     folder = RunFolder.find(asked.run, asked.runs)
 
-    from geq.analysis.part import chosen, run_parts
+    from geq.analysis.part import GROUPS, PARTS, chosen, run_parts
     from geq.analysis.result import Result
     from geq.analysis.subject import Settings
 
@@ -122,6 +124,9 @@ def main(arguments: list[str]) -> int:
         print_json(mapping)
     else:
         print(f"kept in {folder.analysis}")
+        if asked.only is None:
+            rest = ", ".join(name for name in (*PARTS, *GROUPS) if name not in names)
+            print(f"more by --only: {rest}")
     return 0
 
 

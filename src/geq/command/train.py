@@ -16,7 +16,7 @@ from geq.command.terminal import console_for, print_json
 from geq.data.catalogue import check_dataset_name
 from geq.errors import OptionError
 from geq.model.registry import check_model_name
-from geq.training.image_folder import MODEL, is_folder, with_images
+from geq.training.image_folder import MODEL, fitting_batch, is_folder, with_images
 from geq.training.option import GROUPS, TrainOptions
 from geq.training.preset import list_presets, preset_path
 
@@ -31,8 +31,6 @@ The options can stand in a YAML file (--config), named settings come with the pa
 given after either replaces it. The run is a folder below runs/ with the model, a log, a picture and all that
 is needed to resume it."""
 
-NAMING = ("--model", "--config")
-"""Options that may name a model."""
 REPEATED = ("--override", "--data_override")
 
 
@@ -103,7 +101,7 @@ def normalised(arguments: list[str]) -> list[str]:
 def options_from(parsed: Any, arguments: Sequence[str] = ()) -> TrainOptions:
     """The options that were parsed; misspelt models and datasets are refused before torch is loaded.
 
-    For a folder of images, the ``arguments`` tell whether a model was named.
+    A folder of images has its own model and batch size, unless the ``arguments`` name them.
     """
     values: dict[str, Any] = {item.name: getattr(parsed, item.name) for item in fields(TrainOptions)}
     plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
@@ -111,8 +109,11 @@ def options_from(parsed: Any, arguments: Sequence[str] = ()) -> TrainOptions:
     folder = getattr(parsed, "folder", None) or (options.data if is_folder(options.data) else None)
     if folder is not None:
         options = with_images(options, folder)
-        if not any(argument.partition("=")[0] in NAMING for argument in arguments):
+        named = {argument.partition("=")[0] for argument in arguments}
+        if not named & {"--model", "--config"}:
             options = replace(options, model=MODEL)
+        if not named & {"--batch_size", "--config"}:
+            options = replace(options, batch_size=fitting_batch(folder))
     check_model_name(options.model)
     check_dataset_name(options.data)
     return options

@@ -90,6 +90,8 @@ def show(study: Any, search: Any, console: Any) -> None:
     from rich import box
     from rich.table import Table
 
+    from geq.weights.recipe import plain_command
+
     ranked = sorted(
         (trial for trial in study.trials if trial.value is not None), key=lambda trial: -float(trial.value)
     )
@@ -105,12 +107,5 @@ def show(study: Any, search: Any, console: Any) -> None:
             str(trial.number), f"{trial.value:.2f} %", *(written(trial.params.get(name)) for name in names)
         )
     console.print(table)
-    best = ranked[0].params
-    overrides = " ".join(f"--override {k}={v}" for k, v in best.items() if k != "learning_rate")
-    base = search.base
-    console.print(
-        f"train the best: geq train --model {base.model} --data {base.data} "
-        f"--learning_rate {best['learning_rate']:.4g} {overrides}",
-        highlight=False,
-        soft_wrap=True,
-    )
+    best = plain_command(search.with_choices(ranked[0].params))
+    console.print(f"train the best: {best}", highlight=False, soft_wrap=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, cast
 
-from geq.errors import MissingDataError, unknown_name
+from geq.errors import DataError, MissingDataError, unknown_name
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,15 @@ SOURCES: dict[str, Source] = {
 """``cifar10_c`` is the published set of corrupted images, which 'geq data corrupt' makes anew."""
 
 
+YOURS = ("imagefolder", "hub")
+"""Datasets without a source: they read a folder of the user's own, which an option names."""
+
+
 def source_of(name: str) -> Source:
+    if name in YOURS:
+        raise DataError(
+            f"{name} is a folder of your own: there is nothing to fetch; 'geq train FOLDER' reads it"
+        )
     if name not in SOURCES:
         raise unknown_name("dataset to fetch", name, SOURCES)
     return SOURCES[name]

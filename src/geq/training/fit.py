@@ -49,9 +49,9 @@ def train(options: TrainOptions, console: Console | None = None) -> Outcome | No
     options = named_in_full(options)
     fabric = build_fabric(options)  # devices that are not there are an error before anything is written
     data = open_datasets(options)
-    said = in_words(data.train, data.monitored, data.test)
-    if said is not None and console is not None and fabric.is_global_zero:
-        console.print(said, highlight=False, soft_wrap=True, markup=False)
+    if console is not None and fabric.is_global_zero:
+        for line in in_words(options, data.train, data.monitored, data.test):
+            console.print(line, highlight=False, soft_wrap=True, markup=False)
     seed_everything(options.seed)
     description = data.describe()
     model = build_model(options, description)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from geq.data.catalogue import SUMMARIES
+from geq.data.image import image_files
 from geq.errors import MissingDataError
 
 if TYPE_CHECKING:
@@ -24,6 +25,11 @@ FOLDER = "folder="
 """How an option of the dataset begins that names the folder."""
 MODEL = "geq_strong_small"
 """The network for photos where none is named: the default of ``geq train`` sees 8×8 pixels."""
+BATCHES, LARGEST_BATCH, SMALLEST_BATCH = 8, 64, 8
+"""Batches of an epoch at least, and the limits of their size, where none is named."""
+FEW_STEPS = 50
+"""Steps of a training after which the running means of batch norms, of momentum 0.1, have forgotten their
+start; before that the network in evaluation is not the one that was trained."""
 
 
 def is_folder(data: str) -> bool:
@@ -50,6 +56,16 @@ def with_images(options: TrainOptions, folder: str) -> TrainOptions:
     return replace(options, data=NAME, data_override=(f"{FOLDER}{path.absolute()}", *kept))
 
 
+def fitting_batch(folder: str) -> int:
+    """Return a power of two that gives few images enough steps in an epoch.
+
+    The network for photos has batch norms; two steps an epoch would leave them without statistics for long.
+    """
+    number = len(image_files(Path(folder).expanduser(), "**/*"))
+    fitting = 1 << max(0, (number // BATCHES).bit_length() - 1)
+    return min(LARGEST_BATCH, max(SMALLEST_BATCH, fitting))
+
+
 def named_in_full(options: TrainOptions) -> TrainOptions:
     """Return ``options`` that find a folder of images from everywhere, not only from where they were given.
 
@@ -62,20 +78,27 @@ def named_in_full(options: TrainOptions) -> TrainOptions:
     return options
 
 
-def in_words(train: AnyDataset, monitored: AnyDataset, test: AnyDataset) -> str | None:
-    """Say what is trained and tested on, and at which size; None for data that are not a folder of images."""
+def in_words(options: TrainOptions, train: AnyDataset, monitored: AnyDataset, test: AnyDataset) -> list[str]:
+    """Say what is trained and tested on, and at which size; nothing for data that are not such a folder."""
     from geq.data.folder import FolderDataset
 
     if not isinstance(train, FolderDataset) or not isinstance(test, FolderDataset):
-        return None
+        return []
     parts = [f"{len(train):,} images to train on ({train.origin})"]
     if monitored is not test:
         parts.append(f"{len(monitored):,} to validate on")
     parts.append(f"{len(test):,} to test on ({test.origin})")
-    return (
-        f"{len(train.classes)} classes: {', '.join(parts)}; the network sees their middle squares at "
-        f"{train.size}×{train.size}"
-    )
+    lines = [
+        f"{len(train.classes)} classes: {', '.join(parts)}; {options.model} sees their middle squares at "
+        f"{train.size}×{train.size}, in batches of {options.batch_size}"
+    ]
+    steps = options.epochs * -(-len(train) // options.batch_size)
+    if steps < FEW_STEPS:
+        lines.append(
+            f"{steps} steps of training are few: batch norms need about {FEW_STEPS} before what is measured "
+            "in evaluation means much; take more --epochs, or a smaller --batch_size"
+        )
+    return lines
 
 
 def warn_of_changes(folder: RunFolder, test: AnyDataset) -> None:

@@ -20,7 +20,8 @@ from geq.data.transform.default import Augment, default_transform
 from geq.data.transform.pixel import Normalize
 from geq.document import parse_json
 from geq.errors import CheckpointError, DataError, OptionError, unknown_name
-from geq.model.config import STEPPED, NetworkConfig, field_types, from_json
+from geq.model.catalogue import catalogue
+from geq.model.config import STEPPED, NetworkConfig, field_types, from_json, override
 from geq.model.differentiation import DifferentiationConfig
 from geq.model.network import Network
 from geq.model.registry import create_model, model_spec
@@ -308,5 +309,31 @@ def build_model(options: ModelOptions, data: DataDescription) -> Network:
     try:
         return create_model(options.model, **chosen)
     except OptionError as problem:
-        height = "×".join(map(str, data.shape))
-        raise OptionError(f"{options.model} cannot be built for images of {height}: {problem}") from problem
+        small = too_small(options.model, data.shape)
+        came = "×".join(map(str, data.shape))
+        raise OptionError(
+            small or f"{options.model} cannot be built for images of {came}: {problem}"
+        ) from problem
+
+
+def too_small(model: str, shape: tuple[int, int, int]) -> str | None:
+    """Say so where images are too small for a network, and which one of its family fits them."""
+    config, side = model_spec(model).config, shape[1]
+
+    def fits(side: int) -> bool:
+        try:
+            override(config, {"input_shape": (shape[0], side, side)})
+        except OptionError:
+            return False
+        return True
+
+    least = next((larger for larger in range(side, config.input_shape[1] + 1) if fits(larger)), side)
+    if least == side:
+        return None
+    sizes = {name: entry.input_shape[1] for name, entry in catalogue().items()}
+    family = model.partition("_")[0]
+    fitting = [name for name in sizes if sizes[name] <= side and name.partition("_")[0] == family]
+    kind = model.rpartition("_")[0]
+    fitting.sort(key=lambda name: (-sizes[name], name.rpartition("_")[0] != kind, len(name)))
+    fix = f"take {fitting[0]}" if fitting else "take larger images"
+    return f"{model} needs images of at least {least}×{least}: got {side}×{shape[2]}; {fix}"

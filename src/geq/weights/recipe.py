@@ -12,6 +12,9 @@ from geq.training.preset import list_presets, preset_path
 PLACES = ("name", "runs", "data_root", "picture", "checkpoint_steps", "unconverged_warning")
 """Options that say where and how a run is kept, and change nothing of its result."""
 
+FIRST = ("model", "override", "data", "data_override", "data_root")
+"""Options that a command begins with."""
+
 REPEATED = ("override", "data_override")
 
 
@@ -32,11 +35,26 @@ def training_command(options: TrainOptions) -> str:
         return len(differing(preset, wanted)), not preset.startswith("ship/"), preset
 
     nearest = min(list_presets(), key=distance)
-    words = ["geq", "train", "--preset", nearest]
-    for name, value in differing(nearest, wanted).items():
+    return written(["--preset", nearest], differing(nearest, wanted))
+
+
+def plain_command(options: TrainOptions) -> str:
+    """``geq train`` with all that differs from the defaults, the places of data and runs included.
+
+    >>> plain_command(TrainOptions(epochs=3, override=("patch=2",), data_root="/data", name="trial"))
+    'geq train --model geq_tiny --override patch=2 --data digits --data_root /data --epochs 3'
+    """
+    usual, stated = TrainOptions().as_mapping(), options.as_mapping()
+    names = [name for name in dict.fromkeys((*FIRST, *stated)) if name != "name"]
+    return written([], {k: stated[k] for k in names if k in ("model", "data") or stated[k] != usual[k]})
+
+
+def written(words: list[str], values: dict[str, Any]) -> str:
+    """Return the command with ``values`` as options."""
+    for name, value in values.items():
         for item in value if name in REPEATED else (value,):
-            words += [f"--{name}", item if isinstance(item, str) else json.dumps(item)]
-    return shlex.join(words)
+            words = [*words, f"--{name}", item if isinstance(item, str) else json.dumps(item)]
+    return shlex.join(["geq", "train", *words])
 
 
 def differing(preset: str, wanted: dict[str, Any]) -> dict[str, Any]:
