@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 import yaml
@@ -104,7 +104,7 @@ def test_a_network_that_does_not_fit_says_so() -> None:
             build_model(TrainOptions(model=name), digits)
         least = int(words.split("least ")[1][:2])
         build_model(TrainOptions(model=name), replace(digits, shape=(1, least, least)))
-    wide = TrainOptions(model="geq_tiny", override=("patch=3",))
+    wide = TrainOptions(model="geq_tiny", override=("scales=[3, 3]",))
     with pytest.raises(OptionError, match="geq_tiny cannot be built for images of 1×8×8"):
         build_model(wide, digits)
 

@@ -45,9 +45,10 @@ def find_folder(named: Path | str, root: Path) -> Path:
     for place in places:
         if place.is_dir():
             return place.absolute()
+    looked = dict.fromkeys(str(place.absolute()) for place in places)
     raise MissingDataError(
-        f"the images must be in {' or '.join(str(place.absolute()) for place in dict.fromkeys(places))}: "
-        f"none of these is a folder. Go where {path.name} is, or name the folder that holds it by {OPTION}"
+        f"there is no folder {' or '.join(looked)} to read images from: go where {path.name} is, or name the "
+        f"folder that holds it by {OPTION}"
     )
 
 
