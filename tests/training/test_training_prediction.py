@@ -135,7 +135,7 @@ def test_what_is_no_image_is_refused(digits: Predictor, image: object, words: st
 
 
 def test_files_that_cannot_be_read(digits: Predictor, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="there is no file nosuch.png$"):
+    with pytest.raises(DataError, match=r"there is no file nosuch\.png$"):
         digits.predict("nosuch.png")
     with pytest.raises(DataError, match=f"an image file is needed: {tmp_path} is a folder"):
         digits.predict(tmp_path)
