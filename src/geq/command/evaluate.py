@@ -9,7 +9,7 @@ from typing import Any
 from geq.command.class_table import class_accuracy, class_tables
 from geq.command.option import add_inference, add_json, chosen_inference, parse
 from geq.command.terminal import console_for, print_json
-from geq.data.catalogue import check_dataset_name
+from geq.data.catalogue import IMAGE_FOLDER, check_dataset_name
 from geq.training.image_folder import is_folder, warn_of_changes, with_images
 
 SUMMARY = """Measure the trained network of a run on a dataset.
@@ -82,7 +82,7 @@ def main(arguments: list[str]) -> int:
     if asked.data_override:
         options = replace(options, data_override=tuple(asked.data_override))
     dataset = open_split(options, asked.split)
-    if options.data == own.data and not asked.data_override:
+    if options.data in (own.data, IMAGE_FOLDER) and not asked.data_override:
         folder.data().check_classes(dataset)
     batches = evaluation_loader(dataset, batch_size=asked.batch_size, statistics=folder.data().statistics)
     with limited_threads(options, model):

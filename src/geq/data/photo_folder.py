@@ -14,6 +14,7 @@ from pathlib import Path
 
 import torch
 
+from geq.data.catalogue import IMAGE_FOLDER
 from geq.data.dataset import Split
 from geq.data.folder import (
     IMAGENET_STATISTICS,
@@ -30,7 +31,6 @@ from geq.data.option import DatasetOptions
 from geq.data.root import OPTION
 from geq.errors import DataError, MissingDataError, OptionError
 
-NAME = "imagefolder"
 SIZE = 256
 """Side of the images where nothing says otherwise."""
 
@@ -55,7 +55,7 @@ def find_folder(named: Path | str, root: Path) -> Path:
 def read_photos(split: Split, root: Path, options: DatasetOptions) -> FolderDataset:
     """Read one part of the folder that ``options`` name."""
     if options.folder is None:
-        raise OptionError(f"{NAME} needs the option folder: the one that holds your images")
+        raise OptionError(f"{IMAGE_FOLDER} needs the option folder: the one that holds your images")
     folder = find_folder(options.folder, root)
     size = SIZE if options.image_size is None else options.image_size
     listed = Path(options.class_list).expanduser() if options.class_list else None
@@ -71,7 +71,9 @@ def read_photos(split: Split, root: Path, options: DatasetOptions) -> FolderData
             f"{folder.name}/dog: it holds {here} and no such folder"
         )
     part: Split = "val" if split == "test" and "test" not in parts else split
-    return replace(read_image_folder(folder, part, class_list=listed, size=size, name=NAME), split=split)
+    return replace(
+        read_image_folder(folder, part, class_list=listed, size=size, name=IMAGE_FOLDER), split=split
+    )
 
 
 def is_flat(folder: Path) -> bool:
@@ -92,7 +94,7 @@ def read_flat_folder(
     *,
     class_list: Path | None = None,
     size: int = SIZE,
-    name: str = NAME,
+    name: str = IMAGE_FOLDER,
 ) -> FolderDataset:
     """Read ``folder``/CLASS/*.jpeg: ``share`` of each class as ``val`` and ``test``, the rest as ``train``.
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, cast
 
+from geq.data.catalogue import IMAGE_FOLDER
 from geq.errors import DataError, MissingDataError, unknown_name
 
 
@@ -157,7 +158,7 @@ SOURCES: dict[str, Source] = {
 """``cifar10_c`` is the published set of corrupted images, which 'geq data corrupt' makes anew."""
 
 
-YOURS = ("imagefolder", "hub")
+YOURS = (IMAGE_FOLDER, "hub")
 """Datasets without a source: they read a folder of the user's own, which an option names."""
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from geq.data.catalogue import SUMMARIES
+from geq.data.catalogue import IMAGE_FOLDER, SUMMARIES
 from geq.data.image import image_files
 from geq.errors import MissingDataError
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("geq.training")
 
-NAME = "imagefolder"
-"""The dataset that reads such folders."""
 FOLDER = "folder="
 """How an option of the dataset begins that names the folder."""
 MODEL = "geq_strong_small"
@@ -51,9 +49,9 @@ def with_images(options: TrainOptions, folder: str) -> TrainOptions:
             f"datasets that have a name are {', '.join(SUMMARIES)}"
         )
     kept = tuple(item for item in options.data_override if not item.startswith(FOLDER))
-    if options.data != NAME:
+    if options.data != IMAGE_FOLDER:
         kept = ()
-    return replace(options, data=NAME, data_override=(f"{FOLDER}{path.absolute()}", *kept))
+    return replace(options, data=IMAGE_FOLDER, data_override=(f"{FOLDER}{path.absolute()}", *kept))
 
 
 def fitting_batch(folder: str) -> int:
@@ -73,7 +71,7 @@ def named_in_full(options: TrainOptions) -> TrainOptions:
     """
     for item in options.data_override:
         name = item.removeprefix(FOLDER).strip('"')
-        if options.data == NAME and item.startswith(FOLDER) and Path(name).is_dir():
+        if options.data == IMAGE_FOLDER and item.startswith(FOLDER) and Path(name).is_dir():
             return with_images(options, name)
     return options
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import torch
 
+from geq.data.catalogue import IMAGE_FOLDER
 from geq.data.dataset import Dataset, Split, Statistics
 from geq.data.fingerprint import Fingerprint
 from geq.data.folder import SPLITS
@@ -25,7 +26,6 @@ from geq.model.config import STEPPED, NetworkConfig, field_types, from_json, ove
 from geq.model.differentiation import DifferentiationConfig
 from geq.model.network import Network
 from geq.model.registry import create_model, model_spec
-from geq.training.image_folder import NAME as IMAGE_FOLDER
 from geq.training.option import Augmentation, DataOptions, ModelOptions, TrainOptions
 
 EVALUATION_BATCH, SCENE_PIXELS = 250, 2**19
