@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from geq.analysis.explanation import BranchView, Explanation
+from geq.analysis.explanation import Explanation
+from geq.certificates.in_words import existence, proved_unique, speed
 from geq.number_format import shown
 from geq_demo.drawing import drawn, figure, rgb
 from geq_demo.exhibit import Answer, Exhibit
@@ -83,8 +84,9 @@ def certificate(found: Explanation) -> Markup:
     """What the weights prove, in plain words."""
     if not found.branches:
         return EMPTY
-    unique = all(branch.certificate.unique is True for branch in found.branches)
-    sentences = [existence(found.branches, unique), speed(found.branches)]
+    certificates = [branch.certificate for branch in found.branches]
+    unique = proved_unique(certificates)
+    sentences = [existence(certificates), speed(branch.rate for branch in found.branches)]
     if found.distance is not None:
         # In a cascade the later ones are given what the earlier ones computed.
         whose = "Each" if len(found.branches) > 1 else "The"
@@ -94,19 +96,3 @@ def certificate(found: Explanation) -> Markup:
     return element(
         "p", [mark, join(sentences, " ")], {"class": "certificate good" if unique else "certificate open"}
     )
-
-
-def existence(branches: tuple[BranchView, ...], unique: bool) -> str:
-    if unique:
-        return "For every image there is exactly one equilibrium, so it does not matter where one starts."
-    if all(branch.certificate.unique is None for branch in branches):
-        return "For this kind of network nothing is known about how many equilibria there are."
-    return "The weights are too large for a proof that there is only one equilibrium; there may still be."
-
-
-def speed(branches: tuple[BranchView, ...]) -> str:
-    rates = [branch.rate for branch in branches]
-    known = [rate for rate in rates if rate is not None]
-    if len(known) < len(rates):
-        return "How fast plain repetition gets there, or whether it does, is not proved."
-    return f"Each plain repetition leaves at most {100 * max(known):.0f} % of the error."

@@ -12,10 +12,10 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
-from geq.data.image import decode_image, middle_square
+from geq.data.image import decode_image
 from geq.errors import InputError
 from geq.training.ingredient import DataDescription
-from geq.training.prediction import in_channels, square_side
+from geq.training.prediction import fitted, in_channels, square_side
 from geq_demo.memory import Memory
 
 LARGEST_FILE = 10 * 2**20
@@ -53,9 +53,7 @@ class SamplePicture:
 
     def fitted(self, data: DataDescription) -> UInt8[Tensor, "1 c h w"]:
         """In the size and with the channels that a network was trained on."""
-        if tuple(self.pixels.shape[1:]) == data.shape:
-            return self.pixels
-        return in_channels(middle_square(self.rgb(), square_side(data))[None], data)
+        return fitted(self.pixels[0], data)
 
 
 @dataclass(frozen=True)

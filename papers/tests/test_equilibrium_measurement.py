@@ -13,8 +13,8 @@ import geq
 from geq.kernels import to_patches
 from geq.model.network import Network
 from geq.training.ingredient import evaluation_loader, open_split
-from geq.training.monitor import AttentionStatistics
-from geq.training.probe import effective_rank, probe, probe_untrained, summarise
+from geq.training.monitor import LIMITS, AttentionStatistics, collapse_advice
+from geq.training.probe import effective_rank, probe, probe_with_batch_statistics, summarise
 from geq.training.run import RunFolder
 from geq_papers.experiment.equilibrium_measurement import (
     CutOff,
@@ -55,7 +55,7 @@ def test_an_untrained_network_is_probed_with_the_statistics_of_its_images(run: R
     images = images_of(run, 128)
     model = Network.from_pretrained(run.model)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    found = probe_untrained(model, images)
+    found = probe_with_batch_statistics(model, images)
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     without = probe(model, images)
     with_statistics(model, images)
@@ -170,22 +170,49 @@ def test_effective_rank(count: int) -> None:
 def test_a_runaway_is_told_once(run: RunFolder, caplog: pytest.LogCaptureFixture) -> None:
     model, images = Network.from_pretrained(run.model), images_of(run, 16)
     callback = AttentionStatistics(images)
-    callback.first = summarise(probe(model, images))
+    callback.begin(model)
     with caplog.at_level(logging.WARNING, logger="geq.training"):
-        callback.watch(summarise(probe(model, images)), 1)
+        callback.look(model, 1)
         assert not caplog.records
         with torch.no_grad():
             model.equilibria()["branches.1"].problem.kernel.gamma.theta.fill_(50.0)
-        found = summarise(probe(model, images))
-        callback.watch(found, 7)
-        callback.watch(found, 8)
+        callback.look(model, 7)
+        callback.look(model, 8)
     [said] = caplog.records
     assert "epoch 7, branches.1: γ has grown" in said.getMessage()
-    assert "gamma=learned" in said.getMessage()
+    assert "a lower --learning_rate" in said.getMessage()
+    assert "gamma=learned" not in said.getMessage(), "this network has a learned γ"
+    assert "--decay_all" not in said.getMessage(), "nothing decays W_h here"
     again = AttentionStatistics(images)
     again.load_state_dict(callback.state_dict())
     assert again.first == callback.first
     assert again.warned == {"gamma"}
+
+
+@pytest.mark.parametrize(
+    ("gamma", "decays", "expected"),
+    [("paper", True, ["gamma=learned", "--decay_all false"]), ("paper", False, ["gamma=learned"])],
+)
+def test_advice_against_a_collapse_is_what_the_run_does_not_do(
+    gamma: str, decays: bool, expected: list[str]
+) -> None:
+    said = collapse_advice(geq.create_model("geq_tiny", gamma=gamma), decays)
+    tips = ("gamma=learned", "--decay_all false", "--learning_rate")
+    assert [tip for tip in tips if tip in said] == expected
+
+
+def test_running_statistics_that_lag_are_no_collapse(caplog: pytest.LogCaptureFixture) -> None:
+    """After a few steps they are mostly those that a network is built with, which stand for no data."""
+    torch.manual_seed(0)
+    model, images = geq.create_model("geq_strong_tiny"), 5 + 3 * torch.randn(32, 1, 8, 8)
+    callback = AttentionStatistics(images)
+    callback.begin(model)
+    model.train()(images)
+    lagging, then = summarise(probe(model, images)), callback.first
+    ratios = [lagging[name] / then[name] for name in then if name.startswith("distance/")]
+    assert not all(LIMITS["distance"][0] <= ratio for ratio in ratios), "this is a case where they mislead"
+    callback.look(model, 1)
+    assert not caplog.records
 
 
 def test_other_kernels_are_probed_as_well() -> None:

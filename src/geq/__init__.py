@@ -17,6 +17,7 @@ _HOME = {
     "geq.equilibrium": "Equilibrium ignore_failures",
     "geq.layers": "GEQ2d OptEq2d GEQLinear OptEqLinear DeepOptEq2d DeepOptEqLinear",
     "geq.model.registry": "create_model list_models",
+    "geq.training.prediction": "load",
 }
 """Module -> the public names that live there."""
 

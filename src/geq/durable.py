@@ -117,12 +117,16 @@ def exclusively(lock: Path) -> Iterator[None]:
         yield
         return
     no_link = getattr(os, "O_NOFOLLOW", 0)  # a link in its place would have another file opened or made
-    handle = os.open(lock, os.O_RDONLY if lock.is_dir() else os.O_RDWR | os.O_CREAT | no_link, 0o666)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
+    while True:
+        handle = os.open(lock, os.O_RDONLY if lock.is_dir() else os.O_RDWR | os.O_CREAT | no_link, 0o666)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            # Whoever had it may have deleted it: the next process would lock another file of that name.
+            if lock.exists() and os.path.samestat(os.fstat(handle), lock.stat()):
+                yield
+                return
+        finally:
+            os.close(handle)
 
 
 @contextmanager

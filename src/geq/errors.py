@@ -49,6 +49,10 @@ class DataError(GeqError, ValueError):
     """A dataset or file is missing, damaged or not what its name says."""
 
 
+class MissingDataError(DataError):
+    """A dataset is not there: neither damaged nor incomplete, but absent."""
+
+
 class CheckpointError(GeqError, ValueError):
     """A saved model or run cannot be loaded as it is."""
 

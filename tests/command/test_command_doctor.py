@@ -100,7 +100,9 @@ def test_data_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("GEQ_DATA", str(tmp_path))
     assert found("root", finding.data()).state == "ok"
     cifar = found("cifar10", finding.data())
-    assert (cifar.state, cifar.value, cifar.hint) == ("note", "not there", "geq data fetch cifar10")
+    assert (cifar.state, cifar.value, cifar.hint) == ("note", "not there", "run 'geq data fetch cifar10'")
+    imagenet = found("imagenet", finding.data())
+    assert (imagenet.value, imagenet.hint[:8]) == ("not there", "register")
 
 
 def test_folders_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

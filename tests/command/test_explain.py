@@ -16,7 +16,7 @@ from geq.errors import InputError
 from geq.training.fit import train
 from geq.training.ingredient import open_split
 from geq.training.option import TrainOptions
-from geq.training.prediction import predict
+from geq.training.prediction import Predictor
 from geq.training.run import RunFolder
 
 
@@ -95,7 +95,7 @@ def test_files_are_read_as_predict_reads_them(
     assert [Path(name).parent for name in found["files"]] == [folder.path / "explain"] * 2
     (network,) = found["networks"]
     explainer = Explainer(folder)
-    (expected,) = predict(explainer.model, [digit], explainer.data)
+    expected = Predictor(explainer.model, explainer.data).predict(digit)
     assert network["class"] == expected.label
     assert network["confidence"] == pytest.approx(expected.confidence, rel=1e-5)
     assert network["target"] == "3"

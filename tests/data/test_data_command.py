@@ -50,7 +50,13 @@ def test_list_shows_what_is_there(cifar10_root: Path, capsys: pytest.CaptureFixt
     assert "1,437" in rows["digits"]
     assert "100" in rows["cifar10"]
     assert "no" in rows["cifar100"]
-    assert "geq data fetch cifar100" in " ".join(output.split())
+    assert "yours" in rows["imagefolder"]
+    said = " ".join(output.split())
+    assert "'geq data fetch NAME' downloads " in said
+    assert output.count("cifar100") == 2, "in the table and in one line behind it"
+    (cifar10_root / "cifar-10-batches-py" / "test_batch").unlink()
+    assert run("list", "--data-root", str(cifar10_root)) == 0
+    assert "cifar10: " in capsys.readouterr().out, "what is damaged is said"
 
 
 def test_check_finds_what_differs(cifar10_root: Path, capsys: pytest.CaptureFixture[str]) -> None:

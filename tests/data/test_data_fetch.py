@@ -6,6 +6,7 @@ import hashlib
 import io
 import tarfile
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,6 +17,7 @@ import pytest
 from geq.data import fetch as fetching
 from geq.data.fetch import download, fetch
 from geq.data.source import SOURCES, Download, Source
+from geq.durable import exclusively
 from geq.errors import DataError, OptionError
 
 CONTENT = bytes(range(256)) * 4000
@@ -218,3 +220,42 @@ def test_what_cannot_be_fetched_says_how_to_get_it(tmp_path: Path) -> None:
         fetch("cityscapes", tmp_path)
     with pytest.raises(OptionError, match="did you mean 'cifar10'"):
         fetch("cifar1", tmp_path)
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["root is there", "root is not"])
+def test_offline_nothing_is_left_behind(there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Port 1 of this machine answers nobody: as without a network."""
+    address = "http://127.0.0.1:1/file.gz"
+    monkeypatch.setitem(SOURCES, "small", Source((Download(address, MD5, "small"),), "small/file.gz"))
+    root = tmp_path / "deep" / "root"
+    if there:
+        root.mkdir(parents=True)
+        (root / "mine").mkdir()
+    with pytest.raises(DataError, match="nothing arrived: run the command again"):
+        fetch("small", root, timeout=0.2)
+    left = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*"))
+    assert left == (["deep", "deep/root", "deep/root/mine"] if there else [])
+
+
+def test_a_lock_that_was_deleted_meanwhile_is_made_again(tmp_path: Path) -> None:
+    """Two that wait for a deleted lock would otherwise hold two different ones."""
+    lock, inside, most = tmp_path / ".lock", [0], [0]
+    guard = threading.Lock()
+
+    def work() -> None:
+        for _ in range(50):
+            with exclusively(lock):
+                with guard:
+                    inside[0] += 1
+                    most[0] = max(most[0], inside[0])
+                time.sleep(0.0002)
+                with guard:
+                    inside[0] -= 1
+                lock.unlink(missing_ok=True)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most[0] == 1

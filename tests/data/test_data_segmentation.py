@@ -101,7 +101,7 @@ def test_images_of_different_sizes_do_not_make_a_batch(camvid: Path) -> None:
 
 
 def test_absent_datasets_say_what_must_be_there(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="geq data fetch camvid"):
+    with pytest.raises(DataError, match="it must hold the folder camvid; arrange camvid/train"):
         read_camvid("train", tmp_path)
     (tmp_path / "cityscapes").mkdir()
     with pytest.raises(DataError, match="has no images"):

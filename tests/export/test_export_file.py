@@ -86,6 +86,13 @@ def test_the_steps_and_residuals_are_the_networks(exported: Any, digits: torch.T
     assert bool(converged.all())
 
 
+def nested_values(graph: Any) -> list[Any]:
+    """The described values of a graph and of the bodies of its loops."""
+    bodies = [item.g for node in graph.node for item in node.attribute if item.HasField("g")]
+    own = [*graph.input, *graph.output, *graph.value_info]
+    return own + [value for body in bodies for value in nested_values(body)]
+
+
 @pytest.mark.slow
 def test_the_file_has_loops_standard_operators_and_says_what_it_is(exported: Any) -> None:
     model = onnx.load(exported.path)
@@ -105,7 +112,16 @@ def test_the_file_has_loops_standard_operators_and_says_what_it_is(exported: Any
     session = onnxruntime.InferenceSession(exported.path)
     assert [item.name for item in session.get_inputs()] == ["images"]
     assert session.get_inputs()[0].shape[1:] == [1, 8, 8]
-    assert not isinstance(session.get_inputs()[0].shape[0], int)
+    for value in (*session.get_inputs(), *session.get_outputs()):
+        assert value.shape[0] == "batch", value.name
+    axes = [
+        axis.dim_param for value in nested_values(model.graph) for axis in value.type.tensor_type.shape.dim
+    ]
+    assert not [axis for axis in axes if axis.startswith("s") and axis[1:].isdecimal()], (
+        "also inside the loops"
+    )
+    assert "resize((8, 8), Image.Resampling.BILINEAR" in said["preprocessing"]
+    assert "0.299 red" in said["preprocessing"], "it takes one channel"
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from geq.training.evaluation import evaluate
 from geq.training.fit import train
 from geq.training.ingredient import evaluation_loader, open_split
 from geq.training.option import TrainOptions
-from geq.training.prediction import load_pictures
+from geq.training.prediction import fitted
 from geq.training.run import RunFolder
 
 GEQ = Path(sys.executable).with_name("geq")
@@ -103,6 +103,26 @@ def test_evaluate_gives_the_run_s_own_figures(trained: RunFolder, capsys: pytest
     assert values["accuracy"] == final["test_accuracy"]
     assert values["loss"] == pytest.approx(final["test_loss"], rel=1e-5)
     assert values["images"] == 360
+    matrix = np.array(values["confusion"])
+    assert matrix.sum() == 360
+    assert 100 * matrix.trace() / 360 == pytest.approx(values["accuracy"])
+    digits = open_split(TrainOptions(), "test")
+    expected = torch.bincount(digits.labels, minlength=10).tolist()  # type: ignore[union-attr]
+    assert matrix.sum(1).tolist() == expected, "a row for each true class"
+    shares = 100 * matrix.diagonal() / matrix.sum(1)
+    assert list(values["class_accuracy"].values()) == pytest.approx(shares.tolist())
+    assert Path(values["picture"]) == trained.evaluation / "test.png"
+    assert main(["evaluate", str(trained.path)]) == 0
+    assert re.search(rf"\n +3 +{expected[3]} +\d", capsys.readouterr().out)
+
+
+def test_evaluate_needs_no_place_for_its_picture(
+    trained: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run may be on a disk that cannot be written to."""
+    trained.evaluation.write_text("a file in its place")
+    assert main(["evaluate", str(trained.path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["picture"] is None
 
 
 def test_evaluate_works_from_a_copy_of_the_folder(
@@ -146,14 +166,44 @@ def test_predict(trained: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(["predict", str(trained.path), str(paths[0])]) == 0
     printed = capsys.readouterr().out
     assert "confidence" in printed
-    assert "feedback norm" in printed
+    assert "For every image there is exactly one equilibrium" in printed
+
+
+def test_predict_takes_folders_and_goes_on_after_a_damaged_file(
+    trained: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inside = tmp_path / "photos" / "inside"
+    inside.mkdir(parents=True)
+    paths = write_digits(inside, 3)
+    (tmp_path / "photos" / "notes.txt").write_text("no image")
+    assert main(["predict", str(trained.path), str(tmp_path / "photos"), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert [row["path"] for row in answer["predictions"]] == list(map(str, paths))
+    labels = [row["label"] for row in answer["predictions"]]
+    paths[1].write_bytes(b"damaged")
+    assert main(["predict", str(trained.path), str(tmp_path / "photos"), "--json"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    assert [row["label"] for row in answer["predictions"]] == [labels[0], labels[2]]
+    assert [row["path"] for row in answer["predictions"]] == [str(paths[0]), str(paths[2])]
+    [error] = answer["errors"]
+    assert f"{paths[1]} is not an image" in error
+    assert main(["predict", str(trained.path), str(tmp_path / "photos")]) == 1
+    assert f"error  {paths[1]} is not an image" in capsys.readouterr().out
+
+
+def test_predict_names_what_is_not_there(
+    trained: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["predict", str(trained.path), str(tmp_path / "missing.png")]) == 2
-    assert "missing.png" in capsys.readouterr().err
+    assert f"there is no file {tmp_path / 'missing.png'}\n" in capsys.readouterr().err
+    (tmp_path / "empty").mkdir()
+    assert main(["predict", str(trained.path), str(tmp_path / "empty")]) == 2
+    assert f"the folder {tmp_path / 'empty'} has no images (.jpeg" in capsys.readouterr().err
 
 
 def test_pictures_come_as_the_network_saw_them(tmp_path: Path, trained: RunFolder) -> None:
     images, _ = open_split(TrainOptions(), "test").batch(torch.arange(4))
-    loaded = load_pictures(write_digits(tmp_path, 4), trained.data())
+    loaded = torch.cat([fitted(path, trained.data()) for path in write_digits(tmp_path, 4)])
     assert np.abs(loaded.int().numpy() - images.int().numpy()).max() <= 1
 
 

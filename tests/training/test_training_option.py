@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -122,9 +122,18 @@ def test_the_network_fits_the_images() -> None:
 
 
 def test_a_network_that_does_not_fit_says_so() -> None:
-    options = TrainOptions(model="geq_cifar_5m")
-    with pytest.raises(OptionError, match="geq_cifar_5m cannot be built for images of 1×8×8"):
-        build_model(options, open_datasets(options).describe())
+    digits = open_datasets(TrainOptions()).describe()
+    for name, words in (
+        ("geq_small", "geq_small needs images of at least 29×29: got 8×8; take geq_tiny$"),
+        ("geq_strong_small", "at least 31×31: got 8×8; take geq_strong_tiny$"),
+    ):
+        with pytest.raises(OptionError, match=words):
+            build_model(TrainOptions(model=name), digits)
+        least = int(words.split("least ")[1][:2])
+        build_model(TrainOptions(model=name), replace(digits, shape=(1, least, least)))
+    wide = TrainOptions(model="geq_tiny", override={"scales": [3, 3]})
+    with pytest.raises(OptionError, match="geq_tiny cannot be built for images of 1×8×8"):
+        build_model(wide, digits)
 
 
 def test_automatic_augmentation() -> None:

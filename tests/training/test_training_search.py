@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from geq.cli import main
+from geq.command.option import parse
+from geq.command.train import SUMMARY, declare, normalised, options_from
 from geq.errors import OptionError
 from geq.training.interrupt import TrainingInterrupted
 from geq.training.option import TrainOptions
+from geq.training.run import RunFolder
 from geq.training.search import Search, SearchOptions
 
 Small = Callable[..., TrainOptions]
@@ -70,6 +76,11 @@ def test_command(small: Small, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--runs", options.runs, "--model=dnn_tiny", "--train_size=32", "--epochs=1", "--trials=1"]
     assert main(["tune", *arguments]) == 0
     printed = capsys.readouterr().out
-    assert "train the best: geq train --model dnn_tiny --data digits --learning_rate" in printed
+    # Typed as it is printed, it trains what was judged.
+    said = printed.split("train the best: geq train ")[1].strip()
+    stated = options_from(parse("train", SUMMARY, normalised(shlex.split(said)), declare))
+    judged = RunFolder.find("trial-000", Path(options.runs) / "study").options()
+    assert replace(stated, name="trial-000", runs=judged.runs, picture=False) == judged
+    assert stated.runs == options.runs
     assert main(["tune", "--trails=3"]) == 2
     assert "did you mean '--trials'" in capsys.readouterr().err

@@ -90,7 +90,7 @@ class SinceStart:
         from geq.model.network import Network
         from geq.training.fit import seed_everything
         from geq.training.ingredient import build_model
-        from geq.training.probe import probe, probe_untrained
+        from geq.training.probe import probe, probe_with_batch_statistics
         from geq.training.thread import limited_threads
 
         options, images = folder.options(), first_held_out(folder, self.images)
@@ -98,7 +98,7 @@ class SinceStart:
         seed_everything(options.seed)
         fresh = build_model(options, folder.data())
         with limited_threads(options, trained):
-            now, before = probe(trained, images), probe_untrained(fresh, images)
+            now, before = probe(trained, images), probe_with_batch_statistics(fresh, images)
         pairs = [(now[name], before[name]) for name in before]
         rank = mean(ratio(n.rank, b.rank) for n, b in pairs)
         found: Metrics = {

@@ -25,7 +25,7 @@ from geq.errors import InputError, OptionError, unknown_name
 from geq.model.feature_map import FeatureMap
 from geq.model.network import Network
 from geq.operators.operator import size_of
-from geq.training.prediction import load_pictures
+from geq.training.prediction import fitted
 from geq.training.run import RunFolder
 
 
@@ -147,7 +147,7 @@ class Explainer:
 
     def read(self, path: Path) -> UInt8[Tensor, "1 c h w"]:
         """An image file as the network was trained to see images: its middle square, resized."""
-        return load_pictures([path], self.data)
+        return fitted(path, self.data)
 
     def normalised(self, image: UInt8[Tensor, "1 c h w"]) -> Float[Tensor, "1 c h w"]:
         if tuple(image.shape[1:]) != self.data.shape:

@@ -94,14 +94,14 @@ class Part:
         module: that computes it.
         summary: one line of help.
         uses: the settings that it depends on.
-        lengthy: computed only when asked for by name.
+        on_request: computed only when asked for by name: long, or nothing about a user's images.
         piecemeal: it keeps what it computes piece by piece, by itself, and is put together anew every time.
     """
 
     module: str
     summary: str = ""
     uses: tuple[str, ...] = ("images", "train_images", "draws", "steps", "margin", "confidence", "seed")
-    lengthy: bool = False
+    on_request: bool = False
     piecemeal: bool = False
 
     def depends_on(self, settings: Settings) -> dict[str, Any]:
@@ -116,13 +116,17 @@ class Part:
         return self.summary or str(import_module(self.module).SUMMARY)
 
 
-BOUNDS: dict[str, Part] = {name: Part(module) for name, module in entry_points("geq.bounds").items()}
+BOUNDS: dict[str, Part] = {
+    name: Part(module, on_request=True) for name, module in entry_points("geq.bounds").items()
+}
 """Bounds of other packages: entry points of the group ``geq.bounds``, name -> module with ``SUMMARY`` and
 ``analyse``."""
 
 PARTS: dict[str, Part] = {
     "certificate": Part("geq.analysis.certificate", "norms, well-posedness, distance to the equilibrium"),
-    "lipschitz": Part("geq.analysis.lipschitz", "proposition 3: how much outputs move with inputs"),
+    "lipschitz": Part(
+        "geq.analysis.lipschitz", "proposition 3: how much outputs move with inputs", on_request=True
+    ),
     **BOUNDS,
     "calibration": Part(
         "geq.analysis.calibration",
@@ -133,14 +137,14 @@ PARTS: dict[str, Part] = {
         "geq.analysis.corruption",
         "accuracy under 19 corruptions at 5 severities",
         uses=("limit", "reference", "beside", "corruptions", "corrupted", "seed"),
-        lengthy=True,
+        on_request=True,
         piecemeal=True,
     ),
     "attack": Part(
         "geq.analysis.attack",
         "accuracy under FGSM and PGD",
         uses=("limit", "epsilons", "attack_images", "attack_steps", "attack_restarts", "seed"),
-        lengthy=True,
+        on_request=True,
         piecemeal=True,
     ),
 }
@@ -155,9 +159,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 
 def chosen(names: Iterable[str] | None) -> list[str]:
-    """The parts that ``names`` ask for, each once, in the table's order; for None all but the lengthy."""
+    """The parts that ``names`` ask for, each once, in the table's order; None is all but those on request."""
     if names is None:
-        return [name for name, part in PARTS.items() if not part.lengthy]
+        return [name for name, part in PARTS.items() if not part.on_request]
     asked: set[str] = set()
     for name in names:
         if name not in PARTS and name not in GROUPS:

@@ -12,7 +12,9 @@ from geq.command.option import add_dataset_options, add_json, add_quiet, nested,
 from geq.command.terminal import BAD, GOOD, WARNING, Bars, console_for, print_json
 from geq.errors import OptionError
 
-SUMMARY = """Analyse the trained network of a run: what its weights prove, and how the theory's bounds fare.
+SUMMARY = """Analyse the trained network of a run: what its weights prove, what its probabilities are worth.
+
+Without --only: certificate and calibration. The bounds of the papers are computed by --only bounds.
 
 Each part is kept as JSON below RUN/analysis (for a name of 'geq weights' below RUNS/NAME/analysis) and not
 computed again unless the weights, the settings or --again say so."""
@@ -122,6 +124,9 @@ def main(arguments: list[str]) -> int:
         print_json(mapping)
     elif not asked.quiet:
         print(f"kept in {folder.analysis}")
+        if asked.only is None:
+            rest = ", ".join(name for name in (*PARTS, *GROUPS) if name not in names)
+            print(f"more by --only: {rest}")
     return 0
 
 

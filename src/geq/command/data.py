@@ -10,8 +10,8 @@ from geq.command.option import add_json, add_quiet, parse
 from geq.command.terminal import BAD, GOOD, Bars, console_for, print_json
 from geq.data.catalogue import SUMMARIES, check_dataset_name
 from geq.data.root import data_root
-from geq.data.source import SOURCES, check_files, source_of
-from geq.errors import DataError, GeqError, unknown_name
+from geq.data.source import SOURCES, YOURS, check_files, source_of
+from geq.errors import DataError, GeqError, MissingDataError, unknown_name
 
 if TYPE_CHECKING:
     from geq.data.dataset import Split
@@ -70,25 +70,40 @@ def _show(rows: list[dict[str, Any]], root: Path) -> None:
         table.add_column(column, no_wrap=column != "what")
     for row in rows:
         cells = [f"{row['sizes'][split]:,}" if split in row["sizes"] else "–" for split in SPLITS]
-        there = f"[{GOOD}]yes[/]" if row["there"] else "no"
+        there = f"[{GOOD}]yes[/]" if row["there"] else "yours" if row["name"] in YOURS else "no"
         table.add_row(row["name"], row["summary"], there, row["checked_by"], *cells)
     console.print(table)
     for row in rows:
         if row["problem"]:
             console.print(f"{row['name']}: {row['problem']}", style="dim", markup=False)
+    absent = [row["name"] for row in rows if not row["there"] and not row["problem"]]
+    fetched = [name for name in absent if name in SOURCES and SOURCES[name].downloads]
+    by_hand = [name for name in absent if name in SOURCES and not SOURCES[name].downloads]
+    if fetched:
+        console.print(f"'geq data fetch NAME' downloads {', '.join(fetched)}", style="dim", markup=False)
+    if by_hand:
+        how = f"'geq data fetch NAME' says how to get {', '.join(by_hand)}"
+        console.print(how, style="dim", markup=False)
 
 
 def _sizes(name: str, root: Path) -> tuple[dict[Split, int], str]:
-    """The sizes of the official splits that can be read, and why the first of the others cannot."""
+    """The sizes of the official splits that can be read, and what is wrong with the first of the others.
+
+    A dataset that is not there has nothing wrong with it.
+    """
     from geq.data.registry import dataset_info
 
     sizes: dict[Split, int] = {}
     problem = ""
+    if name in YOURS:
+        return sizes, problem
     for split in SPLITS:
         if split == "val" and not dataset_info(name).own_val:
             continue
         try:
             sizes[split] = len(_official(name, split, root))
+        except MissingDataError:
+            continue
         except GeqError as error:
             problem = problem or str(error)
     return sizes, problem

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from geq.command.class_table import class_accuracy, class_tables
 from geq.command.option import (
     add_data,
     add_inference,
@@ -14,11 +15,13 @@ from geq.command.option import (
     parse,
 )
 from geq.command.terminal import console_for, print_json
-from geq.data.catalogue import check_dataset_name
+from geq.data.catalogue import IMAGE_FOLDER, check_dataset_name
+from geq.training.image_folder import is_folder, warn_of_changes
 
 SUMMARY = """Measure the trained network of a run on a dataset.
 
-Only the run's folder and the data are needed, so it can be done on another machine."""
+Only the run's folder and the data are needed, so it can be done on another machine. It prints how often each
+class is right and what it is taken for, and draws that as RUN/evaluation/NAME.png."""
 
 MEASURES = {
     "accuracy": "accuracy",
@@ -54,27 +57,44 @@ def main(arguments: list[str]) -> int:
     from geq.training.run import RunFolder
 
     folder = RunFolder.find(asked.run, asked.runs)
-    if asked.data is not None:
+    if asked.data is not None and not is_folder(asked.data):
         check_dataset_name(asked.data)
 
     from geq.model.network import Network
     from geq.training.choice import task_class
+    from geq.training.confusion_picture import keep_confusion
     from geq.training.ingredient import evaluation_loader, open_split
     from geq.training.thread import limited_threads
 
     model = Network.from_pretrained(folder.model)
-    options = chosen_inference(chosen_data(folder.options(), asked), asked)
+    own = folder.options()
+    options = chosen_inference(chosen_data(own, asked), asked)
     dataset = open_split(options, asked.split)
-    if options.data == folder.options().data and not nested(asked, "data_override"):
+    if options.data in (own.data, IMAGE_FOLDER) and not nested(asked, "data_override"):
         folder.data().check_classes(dataset)
     batches = evaluation_loader(dataset, batch_size=asked.batch_size, statistics=folder.data().statistics)
     with limited_threads(options, model):
         result = task_class(model, dataset)(model, options).evaluate(batches)
-    values = {"run": folder.title, "data": options.data, "split": asked.split, **result.as_mapping()}
+    where = getattr(dataset, "origin", "") or options.data
+    is_own = (options.data, options.data_override) == (own.data, own.data_override)
+    name = asked.split if is_own else f"{Path(asked.data or options.data).name}-{asked.split}"
+    title = f"{folder.name} on {where} ({asked.split})"
+    values = {
+        "run": folder.title,
+        "data": where,
+        "split": asked.split,
+        **result.as_mapping(),
+        "classes": dataset.classes,
+        "class_accuracy": class_accuracy(result.confusion, dataset.classes),
+        "confusion": result.confusion,
+        "picture": keep_confusion(folder, name, result.confusion, dataset.classes, title),
+    }
     if asked.json:
         print_json(values)
     else:
         show(values)
+    if is_own and asked.split == "test":
+        warn_of_changes(folder, dataset)
     return 0
 
 
@@ -104,3 +124,8 @@ def show(values: dict[str, Any]) -> None:
         for name, share in values["class_iou"].items():
             classes.add_row(name, "–" if share is None else f"{share:.2f} %")
         console.print(classes)
+    else:
+        for part in class_tables(values["confusion"], values["classes"]):
+            console.print(part)
+    if values["picture"] is not None:
+        console.print(f"picture  {values['picture']}", highlight=False, soft_wrap=True, markup=False)

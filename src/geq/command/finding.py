@@ -16,7 +16,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
-from geq.errors import GeqError, one_line
+from geq.data.source import YOURS
+from geq.errors import GeqError, MissingDataError, one_line
 
 State = Literal["ok", "note", "problem"]
 
@@ -251,7 +252,7 @@ def data() -> Iterator[Finding]:
     try:
         from geq.data.registry import dataset_names, load_dataset
         from geq.data.root import VARIABLE, data_root
-        from geq.data.source import SOURCES
+        from geq.data.source import SOURCES, how_to_get
     except (ImportError, OSError):
         return
     root = data_root()
@@ -266,16 +267,14 @@ def data() -> Iterator[Finding]:
     value = f"{root} ({named})" + ("" if there else ": not there")
     yield Finding("data", "root", "problem" if wrong else "ok" if there else "note", value, hint)
     for name in dataset_names():
-        if name in ("imagefolder", "hub"):
-            continue  # a folder of one's own, which only its option names
+        if name in YOURS:
+            continue
         try:
             number = len(load_dataset(name, "test"))
             yield Finding("data", name, "ok", f"{number:,} test images")
         except GeqError as problem:
-            fetch = f"geq data fetch {name}"
-            absent = name in SOURCES and fetch in str(problem)
-            hint = "" if name not in SOURCES else SOURCES[name].by_hand or fetch
-            value = "not there" if absent else str(problem)
+            hint = "" if name not in SOURCES else how_to_get(name)
+            value = "not there" if isinstance(problem, MissingDataError) else str(problem)
             yield Finding("data", name, "note", value, hint)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from geq.data.catalogue import IMAGE_FOLDER
 from geq.data.option import DatasetOptions
 from geq.errors import MissingExtraError, OptionError, unknown_name
 from geq.model.config import field_types, in_words
@@ -146,23 +147,30 @@ def add_dataset_options(parser: Any) -> None:
 
 def add_data(parser: Any) -> None:
     """The dataset, for a command that looks at a trained network, where it is not to be the run's own."""
-    parser.add_argument("--data", type=str | None, default=None, help="dataset; the default is the run's own")
+    parser.add_argument(
+        "--data",
+        type=str | None,
+        default=None,
+        help="dataset, or a folder of images; the default is the run's own",
+    )
     parser.add_argument("--data_root", type=str | None, default=None, help="folder of the datasets")
     add_dataset_options(parser)
 
 
 def chosen_data(options: TrainOptions, asked: Any) -> TrainOptions:
     """Return the options of a run with what ``asked`` changes of its data."""
+    from geq.training.image_folder import is_folder, with_images
     from geq.training.option import overlaid
 
     before = {"data": options.data, "data_override": options.data_override}
     given: dict[str, Any] = {"data_override": nested(asked, "data_override")}
     if asked.get("data") is not None:
-        given["data"] = asked.data
+        given["data"] = IMAGE_FOLDER if is_folder(asked.data) else asked.data
     chosen = overlaid(before, given)
-    return replace(
+    options = replace(
         options, data=chosen["data"], data_override=chosen["data_override"], data_root=asked.data_root
     )
+    return with_images(options, asked.data) if is_folder(asked.get("data") or "") else options
 
 
 def add_inference(parser: Any) -> None:

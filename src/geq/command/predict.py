@@ -23,7 +23,7 @@ def declare(parser: Any) -> None:
     parser.add_argument(
         "run", type=str, help="folder of a run, its name below --runs, or a name of 'geq weights'"
     )
-    parser.add_argument("images", type=str, nargs="+", help="image files")
+    parser.add_argument("images", type=str, nargs="+", help="image files, and folders of them")
     parser.add_argument("--runs", type=str, default="runs", help="folder that holds the runs")
     parser.add_argument(
         "--output", type=str | None, default=None, help="folder for masks; the default is beside each image"
@@ -41,11 +41,13 @@ def main(arguments: list[str]) -> int:
     folder = RunFolder.find(asked.run, asked.runs)
 
     from geq.model.network import Network
+    from geq.training.prediction import Prediction, Predictor, expanded
 
     data = folder.data()
     model = Network.from_pretrained(folder.model)
-    paths = [Path(name) for name in asked.images]
+    paths = expanded(Path(name) for name in asked.images)
     predictions: list[Any]
+    errors: list[str] = []
     if model.labels_pixels:
         from geq.training.inference import Inference
         from geq.training.scene_prediction import predict_scenes
@@ -55,30 +57,40 @@ def main(arguments: list[str]) -> int:
         predictions = [*predict_scenes(model, paths, data, inference, output)]
         show = show_scenes
     else:
-        from geq.training.prediction import predict
-
         if asked.output is not None or asked.inference is not None:
             raise OptionError(
                 "--output and --inference are for networks that label pixels; this one classifies"
             )
-        predictions = [*predict(model, paths, data)]
+        found = list(Predictor(model, data).predict_readable(paths))
+        predictions = [item for item in found if isinstance(item, Prediction)]
+        errors = [str(item) for item in found if not isinstance(item, Prediction)]
         show = show_labels
-    certificates = certify(model)
+    proved = model.well_posedness()
     if asked.json:
         rows = [
             {name: str(value) if isinstance(value, Path) else value for name, value in asdict(p).items()}
             for p in predictions
         ]
-        print_json({"predictions": rows, "certificates": certificates})
+        certificates = {name: str(certificate) for name, certificate in proved.items()}
+        print_json({"predictions": rows, "errors": errors, "certificates": certificates})
     elif not asked.quiet:
-        show(predictions)
-        show_certificates(certificates)
-    return 0
+        if predictions:
+            show(predictions)
+        console = console_for()
+        for line in [*(f"error  {error}" for error in errors), *in_words(model, proved)]:
+            console.print(line, highlight=False, soft_wrap=True, markup=False)
+    return 1 if errors else 0
 
 
-def certify(model: Any) -> dict[str, str]:
-    """What is proved about each equilibrium; nothing for cells without a hidden problem."""
-    return {name: str(found) for name, found in model.well_posedness().items()}
+def in_words(model: Any, proved: dict[str, Any]) -> list[str]:
+    """Say what is proved about the equilibria; nothing for a network without."""
+    from geq.certificates.in_words import existence, proved_unique, speed
+
+    if not proved:
+        return []
+    rates = [layer.cell.contraction_rate(proved[name]) for name, layer in model.equilibria().items()]
+    mark = "Proved." if proved_unique(proved.values()) else "Not proved."
+    return [f"{mark} {existence(proved.values())} {speed(rates)}"]
 
 
 def solver_cells(p: Any) -> tuple[str, str, str]:
@@ -95,8 +107,9 @@ def show_labels(predictions: list[Any]) -> None:
     for title in ("image", "class", "confidence", "next", "steps", "residual", "converged"):
         table.add_column(title, justify="left" if title in ("image", "class", "next") else "right")
     for p in predictions:
-        second = f"{p.second} {100 * p.second_confidence:.1f} %" if p.second is not None else "–"
-        table.add_row(str(p.path), p.label, f"{100 * p.confidence:.1f} %", second, *solver_cells(p))
+        others = [f"{name} {100 * share:.1f} %" for name, share in p.top(2)[1:]]
+        confidence = f"{100 * p.confidence:.1f} %"
+        table.add_row(str(p.path), p.label, confidence, *(others or ["–"]), *solver_cells(p))
     console_for().print(table)
 
 
@@ -115,10 +128,3 @@ def show_scenes(predictions: list[Any]) -> None:
     for p in predictions:
         console.print(f"mask     {p.mask}", highlight=False, soft_wrap=True)
         console.print(f"overlay  {p.overlay}", highlight=False, soft_wrap=True)
-
-
-def show_certificates(certificates: dict[str, str]) -> None:
-
-    console = console_for()
-    for name, certificate in certificates.items():
-        console.print(f"{name}: {certificate}", highlight=False, soft_wrap=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from geq.command.evaluate import MEASURES
 from geq.command.option import add_json, add_quiet
 from geq.command.terminal import console_for, print_json
-from geq.command.training import DEFAULT_MODEL, as_yaml, declare_training, parse_training
+from geq.command.training import DEFAULT_MODEL, add_folder, as_yaml, declare_training, parse_training
 from geq.errors import OptionError
 
 if TYPE_CHECKING:
@@ -18,13 +18,16 @@ if TYPE_CHECKING:
 
 SUMMARY = """Train a network. Without options: a small GEQ on scikit-learn's digits, about a minute.
 
+Your own images: 'geq train photos/', with photos/cat/1.jpg, photos/dog/1.jpg and so on.
+
 The options can stand in a YAML file (--config), and named settings come with the package (--preset); what is
 given on the command line replaces what these say. The run is a folder below runs/ with the model, a log, a
 picture and all that is needed to resume it."""
 
 
 def declare(parser: Any, model: str = DEFAULT_MODEL) -> None:
-    parser.usage = "geq train [options]"
+    parser.usage = "geq train [FOLDER] [options]"
+    add_folder(parser)
     parser.add_argument(
         "--resume",
         type=str | None,

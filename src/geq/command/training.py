@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from geq.command.option import add_dataset_options, dashes_replaced, nested, parse
-from geq.data.catalogue import check_dataset_name
+from geq.data.catalogue import IMAGE_FOLDER, check_dataset_name
 from geq.document import parse_yaml
 from geq.errors import OptionError, unknown_name
 from geq.model.catalogue import model_fields
 from geq.model.registry import check_model_name
+from geq.training.image_folder import MODEL, fitting_batch, is_folder, with_images
 from geq.training.option import GROUPS, NESTED, DataOptions, ModelOptions, TrainOptions, overlaid
 from geq.training.preset import list_presets, preset_options
 
 DEFAULT_MODEL = ModelOptions.model
+
+SWITCHES = ("--json", "--quiet", "--print_config")
+"""Options without a value."""
 
 
 def declare_training(parser: Any, model: str = DEFAULT_MODEL) -> None:
@@ -45,6 +50,18 @@ def declare_training(parser: Any, model: str = DEFAULT_MODEL) -> None:
             add_dataset_options(parser)
 
 
+def add_folder(parser: Any) -> None:
+    """Add a folder of images in the place of a dataset."""
+    parser.add_argument(
+        "folder",
+        type=str | None,
+        nargs="?",
+        default=None,
+        help="a folder with a folder of images for each class, instead of --data; without train/ and val/ in "
+        f"it a fifth of each class is held out for testing, and without --model the network is {MODEL}",
+    )
+
+
 def add_model_options(parser: Any, model: str) -> None:
     """``--model.patch`` and the like: the fields of a model's configuration."""
     group = parser.add_argument_group(f"options of the model {model}")
@@ -70,6 +87,10 @@ def parse_training(
     arguments = [dashes_replaced(argument) for argument in arguments]
     values = dict(defaults)
     preset, config = last_value(arguments, "--preset"), last_value(arguments, "--config")
+    folder = folder_of(arguments)
+    fitted = folder is not None and preset is None and config is None
+    if fitted:
+        values |= {"model": MODEL}
     if preset is not None:
         values = overlaid(values, preset_options(preset))
     if config is not None:
@@ -84,7 +105,13 @@ def parse_training(
     asked = parse(command, summary, arguments, declare_all)
     typed = {name: asked[name] for name in asked.given if name in TrainOptions.__dataclass_fields__}
     typed |= {name: nested(asked, name) for name in NESTED.values()}
+    if folder is not None:
+        typed["data"] = IMAGE_FOLDER
     options = TrainOptions(**overlaid(values, typed))
+    if folder is not None:
+        options = with_images(options, folder)
+        if fitted and "batch_size" not in asked.given:
+            options = replace(options, batch_size=fitting_batch(folder))
     check_dataset_name(options.data)
     known = model_fields(options.model)
     for name in options.override:  # of a file: those of the command line are options of the parser
@@ -97,6 +124,20 @@ def as_yaml(options: TrainOptions) -> str:
     import yaml
 
     return str(yaml.safe_dump(options.spelt_out(), sort_keys=False, allow_unicode=True))
+
+
+def folder_of(arguments: list[str]) -> str | None:
+    """Return the folder of images that the arguments name, alone or by ``--data``.
+
+    >>> folder_of(["--epochs", "3", "photos"]), folder_of(["--data=photos/"]), folder_of(["--data", "digits"])
+    ('photos', 'photos/', None)
+    """
+    for before, argument in zip(["", *arguments], arguments, strict=False):
+        follows_option = before.startswith("--") and "=" not in before and before not in SWITCHES
+        if not follows_option and not argument.startswith("--"):
+            return argument
+    data = last_value(arguments, "--data")
+    return data if data is not None and is_folder(data) else None
 
 
 def last_value(arguments: list[str], flag: str) -> str | None:

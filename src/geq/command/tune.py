@@ -9,7 +9,7 @@ from typing import Any
 
 from geq.command.option import add_json, add_quiet
 from geq.command.terminal import console_for, print_json
-from geq.command.training import DEFAULT_MODEL, as_yaml, declare_training, parse_training
+from geq.command.training import DEFAULT_MODEL, add_folder, as_yaml, declare_training, parse_training
 
 SUMMARY = """Search the γ rule, the patch, the split and the learning rate of a network.
 
@@ -23,7 +23,8 @@ DEFAULTS = {"validation": 0.2, "epochs": 5}
 def declare(parser: Any, model: str = DEFAULT_MODEL) -> None:
     from geq.training.search import SearchOptions
 
-    parser.usage = "geq tune [options]"
+    parser.usage = "geq tune [FOLDER] [options]"
+    add_folder(parser)
     parser.add_class_arguments(SearchOptions)
     add_json(parser)
     add_quiet(parser)
@@ -88,6 +89,8 @@ def show(study: Any, search: Any, console: Any) -> None:
     from rich import box
     from rich.table import Table
 
+    from geq.weights.recipe import plain_command
+
     ranked = sorted(
         (trial for trial in study.trials if trial.value is not None), key=lambda trial: -float(trial.value)
     )
@@ -103,12 +106,5 @@ def show(study: Any, search: Any, console: Any) -> None:
             str(trial.number), f"{trial.value:.2f} %", *(written(trial.params.get(name)) for name in names)
         )
     console.print(table)
-    best = ranked[0].params
-    overrides = " ".join(f"--model.{k} {v}" for k, v in best.items() if k != "learning_rate")
-    base = search.base
-    console.print(
-        f"train the best: geq train --model {base.model} --data {base.data} "
-        f"--learning_rate {best['learning_rate']:.4g} {overrides}",
-        highlight=False,
-        soft_wrap=True,
-    )
+    best = plain_command(search.with_choices(ranked[0].params))
+    console.print(f"train the best: {best}", highlight=False, soft_wrap=True)

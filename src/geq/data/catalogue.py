@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from geq.errors import unknown_name
 
+IMAGE_FOLDER = "imagefolder"
+"""The dataset that reads a user's own folder."""
+
 SUMMARIES: dict[str, str] = {
     "digits": "scikit-learn's digits, 8×8, comes with the package",
     "mnist": "handwritten digits, 28×28",
@@ -13,7 +16,7 @@ SUMMARIES: dict[str, str] = {
     "imagenette": "10 easy classes of ImageNet",
     "imagenet100": "100 classes of ImageNet: its own folder, or 'imagenet' with a class list",
     "imagenet": "ImageNet's 1,000 classes",
-    "imagefolder": "any folder of train/CLASS/ and val/CLASS/",
+    IMAGE_FOLDER: "your own folder of images, with a folder for each class",
     "cityscapes": "street scenes, 19 classes, 2048×1024",
     "camvid": "street scenes, 11 classes",
     "hub": "a Hugging Face image dataset saved on disk",
@@ -24,4 +27,4 @@ SUMMARIES: dict[str, str] = {
 def check_dataset_name(name: str) -> None:
     """Refuse a name that no dataset has."""
     if name not in SUMMARIES:
-        raise unknown_name("dataset", name, SUMMARIES)
+        raise unknown_name("dataset or folder of images", name, SUMMARIES)

@@ -12,7 +12,8 @@ from jaxtyping import Int64, UInt8
 
 from geq.data.dataset import ImageDataset, Statistics
 from geq.data.restricted import FIX, read_pickle
-from geq.errors import DataError
+from geq.data.source import how_to_get
+from geq.errors import DataError, MissingDataError
 
 PIXELS = 3 * 32 * 32
 
@@ -97,7 +98,7 @@ def find_layout(name: Literal["cifar10", "cifar100"], root: Path) -> CifarFiles:
         if (root / layout.folder).is_dir():
             return layout
     folders = " or ".join(layout.folder for layout in LAYOUTS[name])
-    raise DataError(f"{name} is not below {root}: it must hold {folders}; run 'geq data fetch {name}'")
+    raise MissingDataError(f"{name} is not below {root}: it must hold {folders}; {how_to_get(name)}")
 
 
 def read_cifar(

@@ -7,10 +7,12 @@ import os
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from geq.data.archive import LARGEST, staging_prefix, unpack
+from geq.data.root import OPTION
 from geq.data.source import Download, md5_of, source_of
 from geq.durable import ADVICE, exclusively, explained_write_errors, remove_leftovers, sync_folder
 from geq.errors import DataError, OptionError
@@ -43,16 +45,33 @@ def fetch(
         return []
     made: list[Path] = []
     safe = "What has arrived is kept: run the command again."
-    with explained_write_errors(root, safe, "--data_root", DataError):
+    with explained_write_errors(root, safe, OPTION, DataError), _without_empty_folders(root):
         root.mkdir(parents=True, exist_ok=True)
         lock = root / f".{name}.lock"
         with exclusively(lock):
             if (root / source.gives).exists():  # by now, from another process
                 return []
-            for item in source.downloads:
-                made += _bring(item, root, mirror, progress, timeout)
-            lock.unlink(missing_ok=True)  # whoever waits for it will find that all is there
+            try:
+                for item in source.downloads:
+                    made += _bring(item, root, mirror, progress, timeout)
+            finally:
+                lock.unlink(missing_ok=True)  # whoever waits for it looks again at what is there
     return made
+
+
+@contextmanager
+def _without_empty_folders(root: Path) -> Iterator[None]:
+    """Remove the folders that were made on the way, where an error left them empty."""
+    absent = [place for place in (root, *root.parents) if not place.exists()]
+    inside = set(root.iterdir()) if root.is_dir() else set()
+    try:
+        yield
+    except BaseException:
+        made = [place for place in root.iterdir() if place not in inside] if root.is_dir() else []
+        for place in [*made, *absent]:
+            with suppress(OSError):  # a file, a folder that holds something, or one that is gone
+                place.rmdir()
+        raise
 
 
 def _bring(

@@ -19,12 +19,16 @@ log = logging.getLogger("geq.data")
 
 SHOWN = 10
 """Class folders that a message names."""
+SPLITS = ("train", "val", "test")
 IMAGENET_STATISTICS = Statistics((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
 @dataclass(frozen=True)
 class FolderDataset:
-    """Images read when they are asked for, each as the middle square of side ``size``."""
+    """Images read when they are asked for, each as the middle square of side ``size``.
+
+    ``origin`` says where they are, in words: "photos/val", "20 % of photos".
+    """
 
     paths: tuple[Path, ...]
     labels: Int64[Tensor, "n"]
@@ -33,6 +37,7 @@ class FolderDataset:
     name: str
     split: Split
     size: int = 256
+    origin: str = ""
 
     def __post_init__(self) -> None:
         if len(self.paths) != len(self.labels):
@@ -68,9 +73,9 @@ def read_image_folder(
     """
     base = folder / split
     if not base.is_dir():
-        there = ", ".join(_subfolders(folder)) if folder.is_dir() else "nothing"
+        there = ", ".join(subfolders(folder)) if folder.is_dir() else "nothing"
         raise DataError(f"{name} needs the folder {base}, with one folder per class: {folder} holds {there}")
-    found = _subfolders(base)
+    found = subfolders(base)
     classes = _classes(folder, found, class_list, name)
     if not classes:
         raise DataError(f"{folder / 'train'} has no class folders")
@@ -85,37 +90,54 @@ def read_image_folder(
     absent: list[str] = []
     for label, kind in enumerate(classes):
         files = image_files(base / kind, "**/*")
-        if not files and split == "train":
-            raise DataError(
-                f"{base / kind} has no images ({', '.join(SUFFIXES)}): fill or remove the folder; an empty "
-                "class would shift nothing but be learned from nothing"
-            )
+        if split == "train":
+            check_class_images(base / kind, files)
         absent += [] if files else [kind]
         paths += files
         labels += [label] * len(files)
     if not paths:
         raise DataError(f"{base} has no images of the classes {_some(classes)}: fill it")
-    if absent:
-        log.warning("%s has no images of %s; the figures are those of the other classes", base, _some(absent))
+    warn_of_absent(str(base), absent)
     return FolderDataset(
-        tuple(paths), torch.tensor(labels), tuple(classes), IMAGENET_STATISTICS, name, split, size
+        tuple(paths),
+        torch.tensor(labels),
+        tuple(classes),
+        IMAGENET_STATISTICS,
+        name,
+        split,
+        size,
+        f"{folder.name}/{split}",
     )
+
+
+def check_class_images(folder: Path, files: list[Path]) -> None:
+    """Refuse a class to train on that has no images."""
+    if not files:
+        raise DataError(f"{folder} has no images ({', '.join(SUFFIXES)}): fill or remove the folder")
+
+
+def warn_of_absent(place: str, absent: list[str]) -> None:
+    """Say which classes a part of the images lacks."""
+    if absent:
+        log.warning(
+            "%s has no images of %s; the figures are those of the other classes", place, _some(absent)
+        )
 
 
 def _classes(folder: Path, found: list[str], class_list: Path | None, name: str) -> list[str]:
     """Return the classes in the order of their labels, the same for every split."""
     train = folder / "train"
     if class_list is not None:
-        return _listed(class_list, _subfolders(train) if train.is_dir() else found)
+        return listed_classes(class_list, subfolders(train) if train.is_dir() else found)
     if not train.is_dir():
         raise DataError(
             f"{name} needs the folder {train}, whose class folders number the classes (for an evaluation "
             "they may be empty): make it, or give a class_list"
         )
-    return _subfolders(train)
+    return subfolders(train)
 
 
-def _subfolders(folder: Path) -> list[str]:
+def subfolders(folder: Path) -> list[str]:
     """Return the names of the folders in ``folder``, sorted, without hidden ones."""
     return sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
 
@@ -126,7 +148,8 @@ def _some(names: list[str]) -> str:
     return shown if len(names) <= SHOWN else f"{shown}, … {len(names)} in all"
 
 
-def _listed(class_list: Path, found: list[str]) -> list[str]:
+def listed_classes(class_list: Path, found: list[str]) -> list[str]:
+    """Return the class folders that a text file names, in its order."""
     try:
         lines = class_list.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

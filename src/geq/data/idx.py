@@ -15,7 +15,8 @@ import torch
 from jaxtyping import UInt8
 
 from geq.data.dataset import ImageDataset, Statistics
-from geq.errors import DataError, one_line
+from geq.data.source import how_to_get
+from geq.errors import DataError, MissingDataError, one_line
 
 FOLDERS = {
     "mnist": ("mnist", "MNIST/raw"),
@@ -50,7 +51,7 @@ def find_idx_folder(name: Literal["mnist", "fashion_mnist"], root: Path) -> Path
     for place in places:
         if any(place.glob("train-images-idx3-ubyte*")) or any(place.glob("t10k-images-idx3-ubyte*")):
             return place
-    raise DataError(f"{name} is in none of {', '.join(map(str, places))}; run 'geq data fetch {name}'")
+    raise MissingDataError(f"{name} is in none of {', '.join(map(str, places))}; {how_to_get(name)}")
 
 
 def read_mnist(

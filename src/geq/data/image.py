@@ -12,12 +12,12 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import UInt8
 
-from geq.errors import DataError, GeqError, MissingExtraError, one_line
+from geq.errors import DataError, GeqError, InputError, MissingExtraError, one_line
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -65,6 +65,19 @@ def decode_image(source: Path | io.BytesIO, what: str, size: int | None = None) 
         return np.asarray(picture if size is None else _middle_square(picture, size))
 
 
+def rgb_pixels(picture: Any) -> UInt8[np.ndarray, "h w 3"]:
+    """Return a Pillow image, upright and as RGB bytes."""
+    what = "the image"
+    with _explained(what):
+        from PIL import Image
+
+        if not isinstance(picture, Image.Image):
+            raise InputError(
+                f"{what} must be a file, a Pillow image, an array or a tensor: got {type(picture).__name__}"
+            )
+        return np.asarray(_rgb(_upright(picture), what))
+
+
 def middle_square(pixels: UInt8[np.ndarray, "h w 3"], size: int) -> UInt8[np.ndarray, "size size 3"]:
     """As :func:`read_image` cuts and resizes, for an image in memory."""
     from PIL import Image
@@ -84,8 +97,10 @@ def read_mask(path: Path) -> UInt8[np.ndarray, "h w"]:
 def _open(source: Path | io.BytesIO, what: str) -> Image.Image:
     from PIL import Image
 
+    if isinstance(source, Path) and source.is_dir():
+        raise DataError(f"an image file is needed: {what} is a folder")
     if isinstance(source, Path) and not source.is_file():
-        raise DataError(f"{what} is missing: fetch or unpack the dataset again")
+        raise DataError(f"there is no file {what}")
     file = source.open("rb") if isinstance(source, Path) else source
     with file, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow warns of size and of metadata; size is judged here

@@ -24,7 +24,10 @@ class DatasetOptions(metaclass=CheckedOptions):
         subset: keep that many images, stratified.
         subset_seed: which images are kept.
         label_noise: share of the training images that get a label of another class, drawn at random.
-        folder: for 'imagefolder' and 'hub', the folder to read, below the data root or absolute.
+        folder: for 'imagefolder' and 'hub', the folder to read: absolute, below the current folder or below
+            the data root.
+        test_share: for an 'imagefolder' of class folders without 'train' and 'val', the share of each class
+            that is held out as 'test'.
         class_list: a text file of class folders to take, in order.
         image_size: side of the square that images of varying size are brought to.
         image_column: for 'hub', the column of the images, where the types of the columns do not tell.
@@ -39,6 +42,7 @@ class DatasetOptions(metaclass=CheckedOptions):
     subset_seed: int = 0
     label_noise: float = 0.0
     folder: Path | str | None = None
+    test_share: float = 0.2
     class_list: Path | str | None = None
     image_size: int | None = None
     image_column: str | None = None

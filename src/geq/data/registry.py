@@ -18,6 +18,7 @@ from geq.data.hub import HubDataset, read_hub
 from geq.data.idx import STATISTICS as MNIST_STATISTICS
 from geq.data.idx import read_mnist
 from geq.data.option import DatasetOptions
+from geq.data.photo_folder import find_folder, read_photos
 from geq.data.protocol import (
     first_classes,
     hold_out,
@@ -34,7 +35,8 @@ from geq.data.segmentation import (
     read_camvid,
     read_cityscapes,
 )
-from geq.errors import DataError, OptionError, unknown_name
+from geq.data.source import how_to_get
+from geq.errors import MissingDataError, OptionError, unknown_name
 
 AnyDataset = ImageDataset | FolderDataset | HubDataset | SegmentationDataset
 Official = Literal["train", "test"]
@@ -82,14 +84,13 @@ def _mnist(name: Literal["mnist", "fashion_mnist"]) -> Reader:
 
 def _folders(name: str, *candidates: str) -> Reader:
     def read(split: Split, root: Path, options: DatasetOptions) -> AnyDataset:
-        if not candidates and options.folder is None:
-            raise OptionError(f"{name} needs the option folder: the one that holds train/ and val/")
-        places = [root / options.folder] if options.folder else [root / candidate for candidate in candidates]
+        places = [root / candidate for candidate in candidates]
         folder = next((place for place in places if place.is_dir()), None)
+        if options.folder is not None:
+            folder = find_folder(options.folder, root)
         if folder is None:
-            raise DataError(
-                f"{name} is not there: looked for {', '.join(map(str, places))}; see 'geq data fetch {name}'"
-            )
+            looked = ", ".join(map(str, places))
+            raise MissingDataError(f"{name} is not there: looked for {looked}; {how_to_get(name)}")
         # ImageNet and its like publish no labels for 'test': their 'val' is what the papers judge on.
         part: Split = "val" if split == "test" and not (folder / "test").is_dir() else split
         listed = Path(options.class_list).expanduser() if options.class_list else None
@@ -103,7 +104,7 @@ def _hub(split: Split, root: Path, options: DatasetOptions) -> AnyDataset:
     if options.folder is None:
         raise OptionError("hub needs the option folder: one written by save_to_disk")
     return read_hub(
-        root / options.folder,
+        find_folder(options.folder, root),
         split,
         size=options.image_size,
         image_column=options.image_column,
@@ -173,11 +174,11 @@ _REGISTRY: dict[str, DatasetInfo] = {
     ),
     "imagefolder": DatasetInfo(
         SUMMARIES["imagefolder"],
-        _folders("imagefolder"),
+        read_photos,
         IMAGENET_STATISTICS,
         image_size=256,
         own_val=True,
-        options=_FOLDER_OPTIONS,
+        options=_FOLDER_OPTIONS | {"test_share"},
         public_test=False,
     ),
     "cityscapes": DatasetInfo(
@@ -232,6 +233,7 @@ def load_dataset(
     subset_seed: int = 0,
     label_noise: float = 0.0,
     folder: Path | str | None = None,
+    test_share: float = 0.2,
     class_list: Path | str | None = None,
     image_size: int | None = None,
     image_column: str | None = None,
@@ -253,6 +255,7 @@ def load_dataset(
         subset_seed=subset_seed,
         label_noise=label_noise,
         folder=folder,
+        test_share=test_share,
         class_list=class_list,
         image_size=image_size,
         image_column=image_column,

@@ -8,6 +8,8 @@ from pathlib import Path
 from geq.cache import user_cache
 
 VARIABLE = "GEQ_DATA"
+OPTION = "--data_root"
+"""The option of the commands that names the folder; messages take it from here."""
 
 
 def data_root(explicit: Path | str | None = None) -> Path:

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from geq.data.dataset import Indices, Split, Statistics, check_indices
 from geq.data.image import image_files, read_image, read_mask
-from geq.errors import DataError
+from geq.data.source import how_to_get
+from geq.errors import DataError, MissingDataError
 
 IGNORE = 255
 """The label of pixels that are neither learned nor judged."""
@@ -143,8 +144,8 @@ def _first_folder(root: Path, names: tuple[str, ...], dataset: str) -> Path:
     for name in names:
         if (root / name).is_dir():
             return root / name
-    raise DataError(
-        f"{dataset} is not below {root}: it must hold the folder {names[0]}; see 'geq data fetch {dataset}'"
+    raise MissingDataError(
+        f"{dataset} is not below {root}: it must hold the folder {names[0]}; {how_to_get(dataset)}"
     )
 
 

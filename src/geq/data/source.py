@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, cast
 
-from geq.errors import DataError, unknown_name
+from geq.data.catalogue import IMAGE_FOLDER
+from geq.errors import DataError, MissingDataError, unknown_name
 
 
 @dataclass(frozen=True)
@@ -157,10 +158,28 @@ SOURCES: dict[str, Source] = {
 """``cifar10_c`` is the published set of corrupted images, which 'geq data corrupt' makes anew."""
 
 
+YOURS = (IMAGE_FOLDER, "hub")
+"""Datasets without a source: they read a folder of the user's own, which an option names."""
+
+
 def source_of(name: str) -> Source:
+    if name in YOURS:
+        raise DataError(
+            f"{name} is a folder of your own: there is nothing to fetch; 'geq train FOLDER' reads it"
+        )
     if name not in SOURCES:
         raise unknown_name("dataset to fetch", name, SOURCES)
     return SOURCES[name]
+
+
+def how_to_get(name: str) -> str:
+    """Return what to do about a dataset that is not there.
+
+    >>> how_to_get("mnist"), how_to_get("imagenet")[:34]
+    ("run 'geq data fetch mnist'", 'register at https://image-net.org,')
+    """
+    source = source_of(name)
+    return f"run 'geq data fetch {name}'" if source.downloads else source.by_hand
 
 
 @dataclass(frozen=True)
@@ -195,7 +214,7 @@ def _present(name: str, root: Path, source: Source) -> dict[Path, str]:
     folders = [layout.folder for layout in LAYOUTS[name]]
     there = [folder for folder in folders if (root / folder).is_dir()]
     if not there:
-        raise DataError(f"{name} is not below {root} ({' or '.join(folders)}); run 'geq data fetch {name}'")
+        raise MissingDataError(f"{name} is not below {root} ({' or '.join(folders)}); {how_to_get(name)}")
     return {root / path: md5 for path, md5 in source.files.items() if path.split("/")[0] in there}
 
 

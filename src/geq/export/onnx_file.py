@@ -7,6 +7,7 @@ metadata. The initializers ``tolerance`` and ``max_steps`` say when loops stop; 
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from geq.export.torch_file import example, trace
 from geq.model.network import Network
 
 OPSET = 18
+BATCH = "batch"
 KINDS = {1: "float32", 7: "int64", 11: "float64"}
 """ONNX's numbers of the types that a tolerance and a number of steps can have."""
 INPUTS = ("images", "tolerance", "max_steps")
@@ -85,10 +87,29 @@ def to_onnx(portable: PortableNetwork, description: Description) -> bytes:
     model.metadata_props.update(description.properties(portable))
     proto = onnx_ir.to_proto(model)
     del proto.graph.input[1:]
+    name_batch(proto.graph)
     for name, value in defaults.items():
         proto.graph.initializer.append(onnx.numpy_helper.from_array(value.numpy(), name))
     onnx.checker.check_model(proto, full_check=True)
     return proto.SerializeToString()
+
+
+def name_batch(graph: Any) -> None:
+    """Call the first axis of the input ``batch`` wherever it stands; the tracer calls it "s34"."""
+    traced = graph.input[0].type.tensor_type.shape.dim[0].dim_param
+    rename_axis(graph, re.compile(rf"\b{re.escape(traced)}\b"))
+
+
+def rename_axis(graph: Any, symbol: re.Pattern[str]) -> None:
+    """Rename a symbol of axes in a graph and in the bodies of its loops."""
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        for axis in value.type.tensor_type.shape.dim:
+            if axis.dim_param:
+                axis.dim_param = symbol.sub(BATCH, axis.dim_param)
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                rename_axis(attribute.g, symbol)
 
 
 def retuned(content: bytes, tolerance: float, max_steps: int) -> bytes:

@@ -1,6 +1,6 @@
-"""How well a network labels pixels: one matrix of counts over all images, and the three figures made of it.
+"""What is taken for what: one matrix of counts over all images or pixels, and the figures made of it.
 
-With C[t, p] the number of pixels of class t that were given class p, over all images together:
+With C[t, p] the number of images, or of pixels of all images together, of class t that were given class p:
 
     IoU_k = C[k, k] / (Σ_p C[k, p] + Σ_t C[t, k] − C[k, k])     Acc_k = C[k, k] / Σ_p C[k, p]
     mIoU = mean of IoU_k     mAcc = mean of Acc_k     aAcc = Σ_k C[k, k] / Σ C
@@ -24,7 +24,12 @@ from geq.training.metric import TaskMeasures
 class Confusion(Metric):
     """The matrix C, summed over batches and processes.
 
-    >>> confusion = Confusion(2)
+    Args:
+        num_classes: number of classes.
+        ignore: label that is not counted; None counts all.
+        sync_on_compute: whether the processes of a run measure together.
+
+    >>> confusion = Confusion(2, ignore=IGNORE)
     >>> confusion.update(torch.tensor([[[0, 1, 1, 1]]]), torch.tensor([[[0, 0, 1, IGNORE]]]))
     >>> confusion.compute().tolist()
     [[1, 1], [0, 1]]
@@ -33,18 +38,19 @@ class Confusion(Metric):
     full_state_update = False
     matrix: Tensor
 
-    def __init__(self, num_classes: int, sync_on_compute: bool = True) -> None:
+    def __init__(self, num_classes: int, ignore: int | None = None, sync_on_compute: bool = True) -> None:
         super().__init__(sync_on_compute=sync_on_compute)
-        self.num_classes = num_classes
+        self.num_classes, self.ignore = num_classes, ignore
         self.add_state("matrix", torch.zeros(num_classes, num_classes, dtype=torch.int64), "sum")
 
-    def update(self, predicted: Int64[Tensor, "b h w"], labels: Int64[Tensor, "b h w"]) -> None:
-        counted = labels != IGNORE
+    def update(self, predicted: Int64[Tensor, "b *place"], labels: Int64[Tensor, "b *place"]) -> None:
+        counted = torch.ones_like(labels, dtype=torch.bool) if self.ignore is None else labels != self.ignore
         truth, found = labels[counted], predicted[counted]
         if truth.numel() and not 0 <= int(truth.min()) <= int(truth.max()) < self.num_classes:
             raise InputError(
-                f"labels must lie in 0..{self.num_classes - 1}, or be {IGNORE} where they are ignored: got "
-                f"{int(truth.min())}..{int(truth.max())}"
+                f"labels must lie in 0..{self.num_classes - 1}"
+                + ("" if self.ignore is None else f", or be {self.ignore} where they are ignored")
+                + f": got {int(truth.min())}..{int(truth.max())}"
             )
         pairs = torch.bincount(self.num_classes * truth + found, minlength=self.num_classes**2)
         self.matrix += pairs.view(self.num_classes, self.num_classes)
@@ -60,7 +66,7 @@ def class_iou(matrix: Int64[Tensor, "k k"]) -> Float[Tensor, "k"]:
 
 
 def class_accuracy(matrix: Int64[Tensor, "k k"]) -> Float[Tensor, "k"]:
-    """Share of each class's pixels that were found; NaN for a class that is not there."""
+    """Share of each class's images or pixels that were found; NaN for a class that is not there."""
     return matrix.diagonal().double() / matrix.sum(1)
 
 
@@ -88,7 +94,7 @@ class SegmentationMeasures(TaskMeasures):
         super().__init__(
             {
                 "loss": MeanMetric(sync_on_compute=shared),
-                "confusion": Confusion(num_classes, sync_on_compute=shared),
+                "confusion": Confusion(num_classes, IGNORE, sync_on_compute=shared),
             }
         )
 

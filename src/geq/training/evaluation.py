@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from geq.data.loader import BatchLoader
 from geq.equilibrium import ignore_failures
 from geq.errors import InputError
 from geq.model.network import Network
+from geq.training.confusion import Confusion
 from geq.training.metric import ClassificationMeasures, SolverMeasures
 
 
@@ -25,18 +26,21 @@ class EvaluationResult:
     Args:
         images: number of images.
         loss: mean cross-entropy.
+        confusion: how many of class t (row) were given class p (column): images, or pixels of masks.
         steps, residual, unconverged: mean evaluations of the maps, worst residual, share of samples that
             missed the tolerance; None for a network without equilibria.
     """
 
     images: int
     loss: float
+    confusion: list[list[int]] = field(repr=False)
     steps: float | None = None
     residual: float | None = None
     unconverged: float | None = None
 
     def as_mapping(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        """Return the figures, as a log holds them; the matrix has too many numbers for that."""
+        return {k: value for k, value in asdict(self).items() if value is not None and k != "confusion"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,11 +75,18 @@ def evaluate(model: Network, batches: BatchLoader) -> ClassificationResult:
     """Accuracy, loss and solver statistics; in this process alone, also where others run."""
     like = next(model.parameters())
     measures = ClassificationMeasures(model.num_classes, shared=False).to(like.device)
+    confusion = Confusion(model.num_classes, sync_on_compute=False).to(like.device)
     solver = SolverMeasures(shared=False).to(like.device)
     with evaluating(model, batches.dataset):
         for images, labels in batches:
             labels = labels.to(like.device)
             logits = model(images.to(like))
             measures.update(functional.cross_entropy(logits, labels), logits, labels)
+            confusion.update(logits.argmax(1), labels)
             solver.update(model, len(labels))
-    return ClassificationResult(images=len(batches.dataset), **measures.compute(), **solver.compute())
+    return ClassificationResult(
+        images=len(batches.dataset),
+        confusion=confusion.compute().tolist(),
+        **measures.compute(),
+        **solver.compute(),
+    )

@@ -18,6 +18,7 @@ from geq.training.checkpoint import Checkpoint
 from geq.training.choice import task_class
 from geq.training.device import build_fabric, is_first, quiet_lightning
 from geq.training.environment import describe_environment, differences
+from geq.training.image_folder import in_words, named_in_full
 from geq.training.ingredient import Datasets, build_model, evaluation_loader, open_datasets, open_split
 from geq.training.loop import Loop
 from geq.training.option import TrainOptions
@@ -45,8 +46,12 @@ def train(options: TrainOptions, console: Console | None = None) -> Outcome | No
 
     Seeds the global generators of torch, numpy and Python.
     """
+    options = named_in_full(options)
     fabric = build_fabric(options)  # devices that are not there are an error before anything is written
     data = open_datasets(options)
+    if console is not None and fabric.is_global_zero:
+        for line in in_words(options, data.train, data.monitored, data.test):
+            console.print(line, highlight=False, soft_wrap=True, markup=False)
     seed_everything(options.seed)
     description = data.describe()
     model = build_model(options, description)

@@ -8,20 +8,24 @@ from typing import Any, Literal
 
 import torch
 
+from geq.data.catalogue import IMAGE_FOLDER
 from geq.data.dataset import Dataset, Split, Statistics
 from geq.data.fingerprint import Fingerprint
+from geq.data.folder import SPLITS
 from geq.data.loader import BatchLoader
+from geq.data.photo_folder import find_folder
 from geq.data.registry import AnyDataset, DatasetOptions, dataset_info, load_with_options
 from geq.data.root import data_root
 from geq.data.segmentation import SegmentationDataset
 from geq.data.transform.default import Augment, default_transform
 from geq.data.transform.pixel import Normalize
 from geq.errors import CheckpointError, DataError, OptionError
+from geq.model.catalogue import catalogue
 from geq.model.config import STEPPED, NetworkConfig, field_types, from_json, typed_fields
 from geq.model.differentiation import DifferentiationConfig
 from geq.model.network import Network
 from geq.model.registry import create_model, model_spec
-from geq.training.option import Augmentation, DataOptions, ModelOptions
+from geq.training.option import Augmentation, DataOptions, ModelOptions, TrainOptions
 
 EVALUATION_BATCH, SCENE_PIXELS = 250, 2**19
 """Images of one batch of an evaluation, and pixels where each has a label. Results do not depend on them:
@@ -128,11 +132,20 @@ class Datasets:
         return parts if self.monitored is self.test else {**parts, "validation": self.monitored}
 
 
+def has_own_validation(options: DataOptions) -> bool:
+    """Whether a folder of images has both val/ and test/."""
+    name = options.data_override.get("folder")
+    if options.data != IMAGE_FOLDER or name is None:
+        return False
+    folder = find_folder(name, data_root(options.data_root))
+    return all((folder / part).is_dir() for part in SPLITS)
+
+
 def _validation(options: DataOptions) -> int | float | None:
     """What is held out of the training images; None leaves the dataset's own splits as they are."""
     info = dataset_info(options.data)
     if options.validation == "official":
-        if not (info.own_val and info.public_test):
+        if not (info.own_val and info.public_test) and not has_own_validation(options):
             raise OptionError(
                 f"{options.data} has no official validation images beside those that it is judged on: give "
                 "--validation a share or a number, or 0"
@@ -146,12 +159,23 @@ def _validation(options: DataOptions) -> int | float | None:
     return None if info.crop is not None else options.validation
 
 
-def open_split(options: DataOptions, split: Split) -> AnyDataset:
+def own_side(options: ModelOptions) -> int:
+    """Return the side of the images that the network is made for."""
+    spec = model_spec(options.model)
+    side: int = options.override.get("input_shape", spec.input_shape)[1]
+    return side
+
+
+def open_split(options: TrainOptions, split: Split) -> AnyDataset:
     """One split of the dataset that the options name."""
     held_out: dict[str, Any] = {"validation": _validation(options)}
+    if options.data == IMAGE_FOLDER:
+        held_out["image_size"] = own_side(options)
     if split == "train" and options.train_size is not None:
         held_out["subset"] = options.train_size
     info = dataset_info(options.data)
+    if split == "val" and not options.validation and info.own_val:
+        held_out["validation"] = None  # nothing is held out of the training images: the dataset's own
     if split == "test" and info.crop is not None and not info.public_test:
         split = "val"
     return load_with_options(
@@ -162,7 +186,7 @@ def open_split(options: DataOptions, split: Split) -> AnyDataset:
     )
 
 
-def open_datasets(options: DataOptions) -> Datasets:
+def open_datasets(options: TrainOptions) -> Datasets:
     test = open_split(options, "test")
     monitored = open_split(options, "val") if options.validation else test
     return Datasets(open_split(options, "train"), monitored, test)
@@ -262,5 +286,31 @@ def build_model(options: ModelOptions, data: DataDescription) -> Network:
     try:
         return create_model(options.model, **chosen)
     except OptionError as problem:
-        height = "×".join(map(str, data.shape))
-        raise OptionError(f"{options.model} cannot be built for images of {height}: {problem}") from problem
+        small = too_small(options.model, data.shape)
+        came = "×".join(map(str, data.shape))
+        raise OptionError(
+            small or f"{options.model} cannot be built for images of {came}: {problem}"
+        ) from problem
+
+
+def too_small(model: str, shape: tuple[int, int, int]) -> str | None:
+    """Say so where images are too small for a network, and which one of its family fits them."""
+    config, side = model_spec(model).config, shape[1]
+
+    def fits(side: int) -> bool:
+        try:
+            override(config, {"input_shape": (shape[0], side, side)})
+        except OptionError:
+            return False
+        return True
+
+    least = next((larger for larger in range(side, config.input_shape[1] + 1) if fits(larger)), side)
+    if least == side:
+        return None
+    sizes = {name: entry.input_shape[1] for name, entry in catalogue().items()}
+    family = model.partition("_")[0]
+    fitting = [name for name in sizes if sizes[name] <= side and name.partition("_")[0] == family]
+    kind = model.rpartition("_")[0]
+    fitting.sort(key=lambda name: (-sizes[name], name.rpartition("_")[0] != kind, len(name)))
+    fix = f"take {fitting[0]}" if fitting else "take larger images"
+    return f"{model} needs images of at least {least}×{least}: got {side}×{shape[2]}; {fix}"

@@ -82,7 +82,8 @@ class Loop:
             self.solver = SolverStatistics(options.unconverged_warning)
             number = min(PROBED, evaluation_batch(data.monitored))
             probed = evaluation_loader(data.monitored, statistics=data.statistics, batch_size=number)
-            self.attention = AttentionStatistics(next(iter(probed))[0])
+            decays = options.decay_all and options.weight_decay > 0
+            self.attention = AttentionStatistics(next(iter(probed))[0], decays)
         self.best = None if options.early_stop is None else EarlyStop(options.early_stop)
         self.bar: Bar | None = None
         if console is not None and self.first:

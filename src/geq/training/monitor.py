@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 from torchmetrics import MaxMetric, MeanMetric
 
+from geq.bandwidth import GammaRule, LearnedGamma
 from geq.model.network import Network
 from geq.training.metric import Measures, SolverMeasures
-from geq.training.probe import probe, probe_untrained, summarise
+from geq.training.probe import probe, probe_with_batch_statistics, summarise
 
 log = logging.getLogger("geq.training")
 
@@ -33,10 +34,21 @@ LIMITS: dict[str, tuple[float, float, str]] = {
 A γ that follows the smallest distance passes them in time (``geq reproduce study-collapse``).
 The networks that come with geq, trained to the end, stay between them (tests/weights).
 """
-COLLAPSE_ADVICE = (
-    "the Gaussian is collapsing: no patch is told from another any more. What to try: a learned γ "
-    "(--model.gamma learned), and no weight decay on W_h (--decay_all false)"
-)
+
+
+def collapse_advice(model: Network, decays: bool) -> str:
+    """Return what to try against a collapse that this run does not do already."""
+    rules = [module for module in model.modules() if isinstance(module, GammaRule)]
+    learned = all(isinstance(rule, LearnedGamma) for rule in rules)
+    advice = [
+        "" if learned else "a learned γ (--model.gamma learned)",
+        "no weight decay on W_h (--decay_all false)" if decays else "",
+        "a lower --learning_rate" if learned and not decays else "",
+    ]
+    return (
+        "the Gaussian may be collapsing, so that no patch is told from another any more. What to try: "
+        + ", and ".join(filter(None, advice))
+    )
 
 
 SOLVER_ADVICE = (
@@ -112,24 +124,27 @@ class AttentionStatistics:
 
     Args:
         images: a fixed batch, normalised.
+        decays: whether W_h is under weight decay.
     """
 
-    def __init__(self, images: Float[Tensor, "b c h w"]) -> None:
-        self.images = images
+    def __init__(self, images: Float[Tensor, "b c h w"], decays: bool = False) -> None:
+        self.images, self.decays = images, decays
         self.first: dict[str, float] = {}
         self.warned: set[str] = set()
 
     def begin(self, model: Network) -> None:
         if not self.first:
-            self.first = summarise(probe_untrained(model, self.images))
+            self.first = summarise(probe_with_batch_statistics(model, self.images))
 
     def look(self, model: Network, epoch: int) -> dict[str, float]:
-        found = summarise(probe(model, self.images))
-        self.watch(found, epoch)
-        return found
+        self.watch(model, epoch)
+        return summarise(probe(model, self.images))
 
-    def watch(self, found: dict[str, float], epoch: int) -> None:
+    def watch(self, model: Network, epoch: int) -> None:
         """Warn once of each kind of number that it has run away, and in which branch."""
+        if self.warned >= set(LIMITS):
+            return
+        found = summarise(probe_with_batch_statistics(model, self.images))
         for name, value in found.items():
             kind, _, branch = name.partition("/")
             first = self.first.get(name, 0.0)
@@ -139,8 +154,8 @@ class AttentionStatistics:
             ratio = value / first
             if not low <= ratio <= high:
                 self.warned.add(kind)
-                said = said.format(ratio=ratio)
-                log.warning("epoch %d, %s: %s; %s", epoch, branch, said, COLLAPSE_ADVICE)
+                advice = collapse_advice(model, self.decays)
+                log.warning("epoch %d, %s: %s; %s", epoch, branch, said.format(ratio=ratio), advice)
 
     def state_dict(self) -> dict[str, Any]:
         return {"first": self.first, "warned": sorted(self.warned)}

@@ -1,53 +1,247 @@
-"""What a trained network says about image files."""
+"""A trained network that takes pictures as people have them, and what it says about them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from geq.data.image import read_image
+from geq.data.image import SUFFIXES, image_files, middle_square, read_image, rgb_pixels
 from geq.data.transform.pixel import Normalize
 from geq.equilibrium import ignore_failures
-from geq.errors import DataError
+from geq.errors import DataError, InputError, OptionError
 from geq.model.network import Network
 from geq.training.ingredient import DataDescription
+from geq.training.run import RunFolder
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 GREY = (0.299, 0.587, 0.114)
 """Weights of red, green and blue in the brightness (ITU-R BT.601)."""
+BATCH = 250
+"""Images that are looked at at once; results do not depend on it."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """
+    """What a network says about one image.
+
     Args:
-        path: of the image.
         label: the most probable class.
         confidence: its probability.
-        second, second_confidence: the next one.
+        probabilities: of every class, in the order of the classes.
         steps: evaluations of the map, the most over the equilibria; None without equilibria.
         residual: the worst over the equilibria.
         converged: whether every equilibrium reached its tolerance.
+        path: of the image, where it is a file.
     """
 
-    path: Path
     label: str
     confidence: float
-    second: str | None
-    second_confidence: float | None
-    steps: int | None
-    residual: float | None
-    converged: bool | None
+    probabilities: dict[str, float]
+    steps: int | None = None
+    residual: float | None = None
+    converged: bool | None = None
+    path: Path | None = None
+
+    def __str__(self) -> str:
+        unsolved = ", not converged" if self.converged is False else ""
+        return f"{self.label} ({100 * self.confidence:.1f} %{unsolved})"
+
+    def top(self, number: int) -> list[tuple[str, float]]:
+        """Return the most probable classes with their probabilities, the best first."""
+        return sorted(self.probabilities.items(), key=lambda item: -item[1])[:number]
 
 
-def load_pictures(paths: list[Path], data: DataDescription) -> UInt8[Tensor, "b c h w"]:
-    """The middle square of each file, at the size and with the channels that the network was trained on."""
-    size = square_side(data)
-    return in_channels(np.stack([read_image(path, size) for path in paths]), data)
+@dataclass(frozen=True)
+class Predictor:
+    """A trained network with the classes, the image size and the normalisation of its training.
+
+    Args:
+        network: the network.
+        data: what it was trained on.
+    """
+
+    network: Network
+    data: DataDescription
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return self.data.classes
+
+    def __repr__(self) -> str:
+        name = self.network.registry_name or type(self.network).__name__
+        size = "×".join(map(str, self.data.shape))
+        return f"Predictor({name} trained on {self.data.name}: {len(self.classes)} classes, images of {size})"
+
+    @overload
+    def predict(self, images: str | Path | Image) -> Prediction: ...
+    @overload
+    def predict(self, images: list[Any] | tuple[Any, ...]) -> list[Prediction]: ...
+    @overload
+    def predict(self, images: Any) -> Any: ...
+
+    def predict(self, images: Any) -> Any:
+        """Return a :class:`Prediction` of one image, or a list of them for several.
+
+        Args:
+            images: a file, a Pillow image, an array (height, width) or (height, width, 3), or a tensor
+                (channels, height, width), of bytes or of values from 0 to 1. Several: a list or another
+                iterable of these, an array or a tensor with a batch axis in front.
+
+        Each image is cut to its middle square, resized and normalised as the training images were.
+
+        >>> digits = load("geq-digits")
+        >>> found = digits.predict(np.zeros((20, 30, 3), np.uint8))
+        >>> found.label in digits.classes, round(sum(found.probabilities.values()), 4)
+        (True, 1.0)
+        """
+        items = several(images)
+        if items is None:
+            return self._predict([images])[0]
+        return [prediction for batch in batched(items) for prediction in self._predict(batch)]
+
+    def read(self, image: Any) -> UInt8[Tensor, "1 c h w"]:
+        """Return one image as the network takes it, before the normalisation."""
+        return fitted(image, self.data)
+
+    @torch.no_grad()
+    def _predict(self, images: Sequence[Any]) -> list[Prediction]:
+        pixels = torch.cat([self.read(image) for image in images])
+        normalised = Normalize.by(self.data.statistics)(pixels, torch.Generator())
+        with ignore_failures(self.network.eval()):
+            logits = self.network(normalised.to(next(self.network.parameters())))
+        probabilities = logits.softmax(1)[:, : len(self.classes)].double().tolist()
+        steps, residual, converged = solved(self.network, len(images))
+        return [
+            Prediction(
+                self.classes[int(np.argmax(row))],
+                max(row),
+                dict(zip(self.classes, row, strict=True)),
+                None if steps is None else int(steps[i]),
+                None if residual is None else float(residual[i]),
+                None if converged is None else bool(converged[i]),
+                Path(image) if isinstance(image, (str, Path)) else None,
+            )
+            for i, (image, row) in enumerate(zip(images, probabilities, strict=True))
+        ]
+
+    def predict_readable(self, paths: Iterable[Path]) -> Iterator[Prediction | DataError]:
+        """Predict files one after the other; the error in the place of one that cannot be read."""
+        for batch in batched(paths):
+            found: list[Tensor | DataError] = [_read_or_error(self, path) for path in batch]
+            images = [item[0] for item in found if isinstance(item, Tensor)]
+            predictions = iter(self._predict(images) if images else [])
+            for path, item in zip(batch, found, strict=True):
+                yield item if isinstance(item, DataError) else replace(next(predictions), path=path)
+
+
+def _read_or_error(predictor: Predictor, path: Path) -> Tensor | DataError:
+    try:
+        return predictor.read(path)
+    except DataError as problem:
+        return problem
+
+
+def load(name: str | Path, runs: str | Path = "runs") -> Predictor:
+    """Load a trained network that classifies images: ``geq.load("geq-digits").predict("photo.png")``.
+
+    Args:
+        name: a name of ``geq weights``, the folder of a run, or its name below ``runs``.
+        runs: folder that holds the runs.
+    """
+    folder = RunFolder.find(name, runs)
+    network = Network.from_pretrained(folder.model)
+    if network.labels_pixels:
+        raise OptionError(
+            f"geq.load is for networks that classify images; {folder.title} labels their pixels: take "
+            "'geq predict' or geq.training.scene_prediction.predict_scenes"
+        )
+    return Predictor(network, folder.data())
+
+
+def expanded(paths: Iterable[Path]) -> list[Path]:
+    """Return the files among ``paths``, and the images in the folders among them."""
+    found: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise DataError(f"there is no file {path}")
+        inside = image_files(path, "**/*") if path.is_dir() else [path]
+        if not inside:
+            raise DataError(f"the folder {path} has no images ({', '.join(SUFFIXES)})")
+        found += inside
+    return found
+
+
+def several(images: Any) -> Iterable[Any] | None:
+    """Return the images one by one; None for what is a single image.
+
+    >>> several("a.png") is None, several(["a.png"]), several(np.zeros((8, 8))) is None
+    (True, ['a.png'], True)
+    """
+    if isinstance(images, (str, Path)):
+        return None
+    if isinstance(images, (np.ndarray, Tensor)):
+        return images if images.ndim == 4 else None
+    return images if isinstance(images, Iterable) else None
+
+
+def batched(items: Iterable[Any]) -> Iterator[list[Any]]:
+    batch: list[Any] = []
+    for item in items:
+        batch.append(item)
+        if len(batch) == BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def as_bytes(image: np.ndarray | Tensor) -> UInt8[Tensor, "c h w"]:
+    """Return an array (its channels last) or a tensor (its channels first) as bytes, with 1 or 3 channels."""
+    if isinstance(image, np.ndarray):
+        layout = "an array of shape (height, width), (height, width, 1) or (height, width, 3)"
+        pixels = torch.from_numpy(np.ascontiguousarray(image))
+        pixels = pixels[None] if pixels.ndim == 2 else pixels.movedim(-1, 0) if pixels.ndim == 3 else pixels
+    else:
+        layout = "a tensor of shape (height, width), (1, height, width) or (3, height, width)"
+        pixels = image.detach().cpu()
+        pixels = pixels[None] if pixels.ndim == 2 else pixels
+    if pixels.ndim != 3 or pixels.shape[0] not in (1, 3) or 0 in pixels.shape:
+        raise InputError(f"an image must be {layout}: got {tuple(image.shape)}")
+    if pixels.dtype == torch.uint8:
+        return pixels
+    low, high = (float(pixels.min()), float(pixels.max())) if pixels.dtype != torch.bool else (0.0, 1.0)
+    if not pixels.is_floating_point() or not (low >= 0 and high <= 1):
+        raise InputError(
+            "an image must hold bytes (uint8), or floating-point values from 0 to 1, which are normalised "
+            f"inside: got {image.dtype} from {low:g} to {high:g}"
+        )
+    return (255 * pixels.double()).round().to(torch.uint8)
+
+
+def fitted(image: Any, data: DataDescription) -> UInt8[Tensor, "1 c h w"]:
+    """Return an image of any kind at the size and with the channels that a network was trained on.
+
+    It is cut to its middle square and resized; one of that size already is taken as it is.
+    """
+    side = square_side(data)
+    if isinstance(image, (str, Path)):
+        return in_channels(read_image(Path(image), side)[None], data)
+    if not isinstance(image, (np.ndarray, Tensor)):
+        return in_channels(middle_square(rgb_pixels(image), side)[None], data)
+    pixels = as_bytes(image)
+    if tuple(pixels.shape) == data.shape:
+        return pixels[None]
+    rgb = pixels.permute(1, 2, 0).expand(-1, -1, 3).contiguous().numpy()
+    return in_channels(middle_square(rgb, side)[None], data)
 
 
 def square_side(data: DataDescription) -> int:
@@ -68,29 +262,6 @@ def in_channels(rgb: UInt8[np.ndarray, "b h w 3"], data: DataDescription) -> UIn
         raise DataError(f"files have one or three channels; the network takes {channels}")
     weights = torch.tensor(GREY).view(1, 3, 1, 1)
     return (pictures * weights).sum(1, keepdim=True).round().clamp(0, 255).to(torch.uint8)
-
-
-@torch.no_grad()
-def predict(model: Network, paths: list[Path], data: DataDescription) -> list[Prediction]:
-    """One prediction per file."""
-    images = Normalize.by(data.statistics)(load_pictures(paths, data), torch.Generator())
-    with ignore_failures(model.eval()):
-        probabilities = model(images.to(next(model.parameters()))).softmax(1)
-    best = probabilities.topk(min(2, len(data.classes)), dim=1)
-    steps, residual, converged = solved(model, len(paths))
-    return [
-        Prediction(
-            path,
-            data.classes[int(best.indices[i, 0])],
-            float(best.values[i, 0]),
-            data.classes[int(best.indices[i, 1])] if best.indices.shape[1] > 1 else None,
-            float(best.values[i, 1]) if best.indices.shape[1] > 1 else None,
-            None if steps is None else int(steps[i]),
-            None if residual is None else float(residual[i]),
-            None if converged is None else bool(converged[i]),
-        )
-        for i, path in enumerate(paths)
-    ]
 
 
 def solved(model: Network, number: int) -> tuple[Tensor | None, Float[Tensor, "b"] | None, Tensor | None]:

@@ -69,18 +69,18 @@ def probe(model: Network, images: Float[Tensor, "b c h w"]) -> dict[str, BranchP
         model.train(was_training)
 
 
-def probe_untrained(model: Network, images: Float[Tensor, "b c h w"]) -> dict[str, BranchProbe]:
-    """:func:`probe` of a network that no batch has passed yet.
+def probe_with_batch_statistics(model: Network, images: Float[Tensor, "b c h w"]) -> dict[str, BranchProbe]:
+    """:func:`probe` with batch norms that take the statistics of these images, as in a step of training.
 
-    Its batch norms take the statistics of these images, as in a first step of training. Those that they are
-    built with stand for no data: by them the distances of an untrained network are many times too small, and
-    whatever is compared with them later seems to have grown.
+    Running statistics stand for no data before the first step, and lag behind the weights in the first dozens
+    of steps. By them the distances of a network are many times too small or too large, so they cannot tell
+    how far it has come since its start.
     """
-    fresh = copy.deepcopy(model)
-    for module in fresh.modules():
+    twin = copy.deepcopy(model)
+    for module in twin.modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
             module.running_mean = module.running_var = None
-    return probe(fresh, images)
+    return probe(twin, images)
 
 
 def _look(layer: Equilibrium, x: Tensor) -> BranchProbe:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 CONFIG, ENVIRONMENT, DATA, LOG, LOCK = "config.yaml", "environment.json", "data.json", "log.jsonl", ".lock"
 FINGERPRINT = "fingerprint.json"
 START, END = "---\n", "\n...\n"
-ANALYSIS, EXPLANATION = "analysis", "explain"
+ANALYSIS, EXPLANATION, EVALUATION = "analysis", "explain", "evaluation"
 ATTEMPTS, PAUSE = 5, 0.05
 """Of getting the lock, and seconds between them."""
 HELD: set[int] = set()
@@ -97,6 +97,10 @@ class RunFolder:
     @property
     def explanation(self) -> Path:
         return self.inside(EXPLANATION)
+
+    @property
+    def evaluation(self) -> Path:
+        return self.inside(EVALUATION)
 
     def inside(self, name: str) -> Path:
         """A folder of the run, to write into."""
@@ -207,6 +211,9 @@ class RunFolder:
     def fingerprints(self) -> dict[str, Any]:
         """Return what :meth:`Datasets.fingerprints` was when the run was started."""
         return self._read_json(FINGERPRINT)
+
+    def has_fingerprints(self) -> bool:
+        return (self.home / FINGERPRINT).is_file()
 
     def environment(self) -> dict[str, Any]:
         return self._read_json(ENVIRONMENT)

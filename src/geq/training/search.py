@@ -93,22 +93,22 @@ class Search:
         """The base with what this trial tries; only fields that the network has are searched."""
         spec = model_spec(self.base.model)
         fields = {item.name for item in dataclasses.fields(spec.config)}
-        override = {
-            field: trial.suggest_categorical(field, list(values))
-            for field, values in self.search.choices().items()
-            if field in fields
-        }
-        rate = trial.suggest_float(
-            "learning_rate", self.search.lowest_rate, self.search.highest_rate, log=True
-        )
+        for field, values in self.search.choices().items():
+            if field in fields:
+                trial.suggest_categorical(field, list(values))
+        trial.suggest_float("learning_rate", self.search.lowest_rate, self.search.highest_rate, log=True)
         return dataclasses.replace(
-            self.base,
-            override={**self.base.override, **override},
-            learning_rate=rate,
+            self.with_choices(trial.params),
             runs=str(self.folder),
             name=self.run_of(trial.number).name,
             picture=False,
         )
+
+    def with_choices(self, chosen: dict[str, Any]) -> TrainOptions:
+        """The base with the parameters of a trial."""
+        override = {**self.base.override, **chosen}
+        rate = override.pop("learning_rate")
+        return dataclasses.replace(self.base, override=override, learning_rate=rate)
 
     def continue_until_done(self, report: Callable[[optuna.trial.FrozenTrial], None]) -> optuna.Study:
         """Finish interrupted trials, then add new ones up to ``trials``."""

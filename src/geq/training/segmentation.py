@@ -85,9 +85,11 @@ def evaluate_segmenter(
             labels, number = labels.to(like.device), len(images)
             logits = inference.logits(model, images.to(like), lambda: solver.update(model, number))  # noqa: B023
             measures.update(pixel_cross_entropy(logits, labels), logits, labels)
-    shares = class_iou(measures.matrix()).tolist()
+    matrix = measures.matrix()
+    shares = class_iou(matrix).tolist()
     return SegmentationResult(
         images=len(batches.dataset),
+        confusion=matrix.tolist(),
         class_iou={
             name: 100 * share if share == share else None
             for name, share in zip(batches.dataset.classes, shares, strict=False)

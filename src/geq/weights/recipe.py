@@ -9,6 +9,9 @@ from typing import Any
 from geq.training.option import PLACES, TrainOptions, overlaid
 from geq.training.preset import list_presets, preset_options
 
+FIRST = ("model", "data")
+"""How the names of the options begin that a command begins with."""
+
 
 def settings(options: TrainOptions) -> dict[str, Any]:
     """What the result depends on."""
@@ -23,8 +26,25 @@ def training_command(options: TrainOptions) -> str:
     """
     found = {name: changes for name in list_presets() if (changes := differing(name, options)) is not None}
     nearest = min(found, key=lambda name: (len(found[name]), not name.startswith("ship/"), name))
-    words = ["geq", "train", "--preset", nearest]
-    for name, value in found[nearest].items():
+    return written({"preset": nearest, **found[nearest]})
+
+
+def plain_command(options: TrainOptions) -> str:
+    """Return ``geq train`` with all that differs from the defaults, the places of data and runs included.
+
+    >>> plain_command(TrainOptions(epochs=3, override={"patch": 2}, data_root="/data", name="trial"))
+    'geq train --model geq_tiny --model.patch 2 --data digits --data_root /data --epochs 3'
+    """
+    usual, stated = TrainOptions().spelt_out(), options.spelt_out()
+    first = sorted((k for k in stated if k.startswith(FIRST)), key=lambda k: (not k.startswith("model"), k))
+    names = [name for name in dict.fromkeys((*first, *stated)) if name != "name"]
+    return written({k: stated[k] for k in names if k in ("model", "data") or stated[k] != usual.get(k)})
+
+
+def written(values: dict[str, Any]) -> str:
+    """Return ``geq train`` with ``values`` as options."""
+    words = ["geq", "train"]
+    for name, value in values.items():
         words += [f"--{name}", value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))]
     return shlex.join(words)
 
