@@ -14,7 +14,7 @@ from torch import Tensor
 from geq.constraints import Unconstrained
 from geq.equilibrium import Equilibrium
 from geq.errors import ConvergenceError, ConvergenceWarning, GeqError
-from geq.gradients import Gradient, Implicit, JacobianFree, Phantom, Unrolled
+from geq.gradients import Gradient, Implicit, JacobianFree, Phantom, Reversible, Unrolled
 from geq.solvers import Anderson, Broyden, Picard
 from stress.number.edited import feedbacks
 from stress.number.verdict import DTYPES, LAYERS, Tally, Verdict, build, sample
@@ -28,6 +28,7 @@ GRADIENTS: dict[str, Gradient] = {
     "Phantom": Phantom(),
     "JacobianFree": JacobianFree(),
     "Unrolled": Unrolled(steps=12, damping=0.7),
+    "Reversible": Reversible(steps=6, beta=0.7),
 }
 LIMIT = {torch.float32: 2e-2, torch.float64: 1e-4}
 """Limit of the distance to the reference, relative to the size of `reference`: the state is found to a
@@ -117,6 +118,11 @@ def reference(layer: Equilibrium, x: Tensor, z: Tensor, g: Tensor) -> list[tuple
     twin = copy.deepcopy(layer).double()
     x = x.double().requires_grad_()
     inputs = [x, *twin.parameters()]
+    if isinstance(twin.gradient, Reversible):
+        equation = twin.cell.equation(x)
+        *_, end = twin.gradient.trajectory(equation, equation.start())
+        assert isinstance(end, Tensor)
+        return judged(torch.autograd.grad(end, inputs, g, allow_unused=True), {})
     if isinstance(twin.gradient, Unrolled):
         context: Any = twin.cell.inject(x)
         state: Any = twin.cell.initial_state(context)

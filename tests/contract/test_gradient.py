@@ -27,6 +27,7 @@ EXACT: dict[str, geq.gradients.Gradient] = {
     "phantom": geq.gradients.Phantom(steps=30, damping=0.9),
     "unrolled": geq.gradients.Unrolled(steps=25),
     "unrolled-damped": geq.gradients.Unrolled(steps=35, damping=0.9),
+    "reversible": geq.gradients.Reversible(steps=20, beta=0.7, tol=0.02),  # polynomial: rounding × 3e13
 }
 """Gradients that are exact, or become so with many steps."""
 
@@ -236,9 +237,11 @@ def test_double_backward_is_refused(gradient: geq.gradients.Gradient) -> None:
 
 
 @pytest.mark.parametrize("kernel", ["gaussian", "sigmoid", "own"])
-def test_double_backward_through_unrolled_is_right(kernel: str) -> None:
+@pytest.mark.parametrize("name", ["Unrolled", "Reversible"])
+def test_double_backward_through_iterations_is_right(kernel: str, name: str) -> None:
     problem, x = small_problem(kernel)
-    layer = layer_of(problem, gradient=geq.gradients.Unrolled(steps=10, damping=0.9))
+    gradient = {"Unrolled": geq.gradients.Unrolled(10, 0.9), "Reversible": geq.gradients.Reversible(5, 0.7)}
+    layer = layer_of(problem, gradient=gradient[name])
     assert torch.autograd.gradgradcheck(layer, (x.requires_grad_(),), fast_mode=True)
 
 
@@ -274,6 +277,16 @@ OPTIONS: list[tuple[Callable[[], object], str]] = [
     (lambda: geq.gradients.Phantom(damping=0.0), r"damping must lie in \(0, 1\]: got 0.0"),
     (lambda: geq.gradients.Phantom(dampin=0.5), "did you mean 'damping'"),
     (lambda: geq.gradients.Unrolled(steps=0), "steps must be at least 1: got 0"),
+    (lambda: geq.gradients.Reversible(steps=0), "Reversible: steps must be at least 1: got 0"),
+    (lambda: geq.gradients.Reversible(beta=1.0), r"beta must lie in \(0, 1\) or \(1, 2\).*got 1.0"),
+    (lambda: geq.gradients.Reversible(beta=2.0), r"divides by 1 − beta: got 2.0"),
+    (lambda: geq.gradients.Reversible(tol=0.0), r"tol must lie in \(0, 1\): got 0.0"),
+    (lambda: geq.gradients.Reversible(on_failure="rise"), "did you mean 'raise'"),
+    (
+        lambda: geq.gradients.Reversible(80, beta=0.8),
+        r"\|1 − beta\|\^−80, to 9.2e\+39 in torch.float64; take beta at most 0.31 for 80 steps",
+    ),
+    (lambda: geq.gradients.Reversible(10000, beta=0.9), "to inf in"),
     (lambda: geq.gradients.Unrolled(damping=1.5), r"damping must lie in \(0, 1\]: got 1.5"),
 ]
 

@@ -48,7 +48,7 @@ def test_divergence_is_an_error() -> None:
         problem.W.raw_weight.mul_(100)
     layer = geq.Equilibrium(problem, gradient=geq.gradients.Unrolled(300))
     with pytest.raises(
-        geq.ConvergenceError, match=r"300 unrolled iterations must stay finite.*bound the norm"
+        geq.ConvergenceError, match=r"300 iterations of Unrolled must stay finite.*bound the norm"
     ):
         layer(energy_problems.vectors())
 

@@ -28,6 +28,11 @@ def gradient_of(model: Network) -> geq.gradients.Gradient:
         ({"gradient": "phantom"}, geq.gradients.Phantom(5, 0.8)),
         ({"gradient": "phantom", "gradient_steps": 3}, geq.gradients.Phantom(3, 0.8)),
         ({"gradient": "unrolled"}, geq.gradients.Unrolled(20, 1.0)),
+        ({"gradient": "reversible"}, geq.gradients.Reversible(10, 0.8)),
+        (
+            {"gradient": "reversible", "gradient_steps": 7, "gradient_damping": 0.5},
+            geq.gradients.Reversible(7, 0.5),
+        ),
         (
             {"gradient": "unrolled", "gradient_steps": 7, "gradient_damping": 0.5},
             geq.gradients.Unrolled(7, 0.5),
@@ -55,6 +60,7 @@ def test_sam_by_name() -> None:
     ("options", "message"),
     [
         ({"gradient": "unrolled", "gradient_steps": 0}, "Unrolled: steps must be at least 1: got 0"),
+        ({"gradient": "reversible", "gradient_damping": 1.0}, "Reversible: beta must lie in"),
         ({"gradient": "unroled"}, "gradient must be one of"),
         ({"gradient": "sam"}, "gradient sam needs a regulariser, one of decay"),
         ({"gradient": "sam", "regulariser": "hsik"}, "regulariser must be one of"),

@@ -9,7 +9,7 @@ from geq_papers.bench.accuracy import gradient_error
 from geq_papers.bench.branch import BRANCHES, Branch
 from geq_papers.bench.case import Case, Finding, Setting
 from geq_papers.bench.choice import choices
-from geq_papers.bench.memory import growth, peak_memory
+from geq_papers.bench.memory import growth, peak_memory, reversible
 from geq_papers.bench.network import networks, small_network, start_up, threads
 from geq_papers.bench.step import equal_evaluations, inference, solver_overhead, to_tolerance, whole_layer
 
@@ -23,6 +23,7 @@ PER_BRANCH: tuple[tuple[str, str, OnBranch], ...] = (
     ("solver", "Anderson over the bare map", solver_overhead),
     ("memory", "peak memory of a training step", peak_memory),
     ("gradient", "error of the training gradient", gradient_error),
+    ("reversible", "reversible iterations against unrolled ones, 5, 20 and 80", reversible),
 )
 
 CASES: dict[str, Case] = {

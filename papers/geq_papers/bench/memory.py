@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from geq.gradients import Phantom
+from geq.gradients import Gradient, Phantom, Reversible, Unrolled
 from geq_papers.bench.branch import BRANCHES, Branch, backward, torchdeq_solve
 from geq_papers.bench.case import Finding, Setting
 from geq_papers.bench.literal import LiteralMap
@@ -75,3 +75,26 @@ def growth(setting: Setting) -> Iterator[Finding]:
         yield Finding(
             f"growth, {name}, memory", constant(peak(work) / base_peak), "× the memory", at_most=target
         )
+
+
+def reversible(branch: Branch, setting: Setting) -> Iterator[Finding]:
+    """Peak memory and time of a step through 5, 20 and 80 iterations, reversible and unrolled."""
+    state = branch.cotangent().nbytes
+    first = 0
+    for steps in (5, 20, 80):
+        # Both make as many evaluations.
+        gradients: dict[str, Gradient] = {
+            "reversible": Reversible(steps, beta=0.3),
+            "unrolled": Unrolled(2 * steps, damping=0.3),
+        }
+        works = {name: training_step(branch.layer(gradient), branch) for name, gradient in gradients.items()}
+        peaks = {name: peak(work) for name, work in works.items()}
+        first = first or peaks["reversible"]
+        what = f"{branch.name} {steps} steps"
+        for name, found in peaks.items():
+            yield Finding(f"{what}, {name}, memory", constant(found / state), "× the state")
+        grown = constant(peaks["reversible"] / first)
+        yield Finding(f"{what}, reversible, memory", grown, "× that of 5 steps", at_most=1.02)
+        seconds = in_turns(works, setting.repeats)
+        time = ratio(seconds["reversible"], seconds["unrolled"])
+        yield Finding(f"{what}, reversible, time", time, "× unrolled")

@@ -26,7 +26,7 @@ from geq.cells.base import State, parts_of
 from geq.certificates.well_posedness import WellPosedness
 from geq.equilibrium import Equilibrium
 from geq.errors import InputError
-from geq.gradients import Unrolled
+from geq.gradients.unrolled import Iterated
 from geq.solvers import Picard, Solution, Solver, fixed_point
 
 PLAIN_STEPS = 60
@@ -122,7 +122,7 @@ def own_points(layer: Equilibrium, x: Any) -> list[State]:
         return solve(recorded, layer.solver, layer.tol, layer.max_steps)
 
     equation = layer.cell.equation(x)
-    if isinstance(layer.gradient, Unrolled):
+    if isinstance(layer.gradient, Iterated):
         return list(layer.gradient.trajectory(equation, equation.start()))
     find(equation)
     return points

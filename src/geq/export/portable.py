@@ -25,7 +25,8 @@ from geq.export.fold import fold_norms
 from geq.export.iteration import Measured, find_fixed_point, residual_norms, steps_of
 from geq.export.mapping import PlainMap, plain_map
 from geq.export.trace import BATCH, TracedMap
-from geq.gradients import SequentialAveraging, Unrolled
+from geq.gradients import SequentialAveraging
+from geq.gradients.unrolled import Iterated
 from geq.model.network import Network
 from geq.solvers import rules
 from geq.solvers.fixed_point import Packing
@@ -65,7 +66,7 @@ class PortableEquilibrium(nn.Module):
     ) -> None:
         super().__init__()
         self.map: PlainMap = plain_map(layer, in_features)
-        self.unrolled = layer.gradient if isinstance(layer.gradient, Unrolled) else None
+        self.unrolled = layer.gradient if isinstance(layer.gradient, Iterated) else None
         self.solver = steps_of(layer.solver)
         self.strictness, self.solve = strictness, solve
         if self.unrolled is None:
@@ -111,14 +112,12 @@ class PortableEquilibrium(nn.Module):
     ) -> Measured:
         """A layer that is its iterations: as many of them as it has, and the residual of their end."""
         assert self.unrolled is not None
-        z = start
-        for count in range(1, self.unrolled.steps + 1):
-            z = self.unrolled.advance(lambda state: self.map(state, context), z, count)
+        z = self.unrolled.iterate(lambda state: self.map(state, context), start)
         rows, image = packing.pack(z), packing.pack(self.map(z, context))
         absolute, size = residual_norms(image - rows, image)
         residual = rules.relative_residual(absolute, size, rules.residual_floor(absolute, tolerance))
         residual = torch.where(residual.isnan(), torch.inf, residual)
-        steps = torch.full_like(residual, self.unrolled.steps, dtype=torch.int64)
+        steps = torch.full_like(residual, self.unrolled.evaluations, dtype=torch.int64)
         return Measured(rows, residual, steps)
 
 

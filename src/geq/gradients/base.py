@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -35,7 +35,7 @@ def refuse_second_derivative(grad: Tensor | None = None) -> None:
     if torch.is_grad_enabled():
         raise GradientError(
             "this gradient cannot be differentiated again (create_graph=True would be silently wrong); "
-            "use gradient=Unrolled(steps), which can"
+            "use gradient=Unrolled(steps) or Reversible(steps), which can"
         )
 
 
@@ -50,7 +50,7 @@ def refuse_transforms(gradient: Gradient) -> None:
             "torch.func.vmap cannot follow a solve, which stops each sample by itself: a layer takes a whole "
             "batch anyway; for gradients of single samples call torch.autograd.grad in a loop over them"
         )
-    if gradient.iterations is None and transforms & {TransformType.Grad, TransformType.Jvp}:
+    if not gradient.transformable and transforms & {TransformType.Grad, TransformType.Jvp}:
         raise GradientError(
             f"{type(gradient).__name__} cannot be used in torch.func.grad, vjp, jacrev, jacfwd or jvp: use "
             "torch.autograd.grad or torch.autograd.functional.jacobian, or gradient=Unrolled(steps)"
@@ -81,6 +81,9 @@ class _Attach(torch.autograd.Function):
 @dataclass(frozen=True)
 class Gradient(metaclass=CheckedOptions):
     """Base class. Subclasses give :meth:`adjoint`, or :meth:`run` where they iterate by themselves."""
+
+    transformable: ClassVar[bool] = False
+    """Whether ``torch.func.grad`` and its like can differentiate it."""
 
     @property
     def iterations(self) -> int | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -18,50 +19,74 @@ from geq.solvers.base import check_range
 
 
 @dataclass(frozen=True)
-class Unrolled(Gradient):
+class Iterated(Gradient):
+    """Base class of gradients for which the layer *is* its iterations. Subclasses give :meth:`trajectory`.
+
+    The solver of the layer is not used: its output, in training and in evaluation, is the last iterate.
+
+    Args:
+        steps: Iterations, at least 1.
+    """
+
+    steps: int = 20
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise OptionError(f"{type(self).__name__}: steps must be at least 1: got {self.steps}")
+
+    @property
+    def iterations(self) -> int | None:
+        return self.steps
+
+    @property
+    def evaluations(self) -> int:
+        """Evaluations of the map."""
+        return self.steps
+
+    def run(self, equation: Equation, find: Find, tol: float, record: Record | None = None) -> Solution:
+        z = self.iterate(equation, equation.start(), record)
+        if not all(bool(torch.isfinite(part).all()) for part in parts_of(z)):
+            raise ConvergenceError(
+                f"the {self.steps} iterations of {type(self).__name__} must stay finite: they became NaN or "
+                "infinite; bound the norm of the weights, damp the iteration, or take fewer steps"
+            )
+        with torch.no_grad():
+            # One more evaluation measures the residual; a function, because nothing may replace the map.
+            end = fixed_point(equation.__call__, z, Picard(), tol=tol, max_steps=1, on_failure="ignore")
+        return replace(end, value=z, steps=torch.full_like(end.steps, self.evaluations))
+
+    def iterate(self, fn: Callable[[Any], Any], z: State, record: Record | None = None) -> State:
+        """Return the state after all steps, with their graph."""
+        for following in self.trajectory(fn, z):
+            z = following
+        return z
+
+    @abstractmethod
+    def trajectory(self, fn: Callable[[Any], Any], z: State) -> Iterator[State]:
+        """Yield the state after each step."""
+
+
+@dataclass(frozen=True)
+class Unrolled(Iterated):
     """The layer *is* ``steps`` damped iterations from the initial state, and autograd differentiates through
     them.
 
-    Memory grows with ``steps``. The only gradient that can be differentiated again. The solver of the layer
-    is not used: its output, in training and in evaluation, is the last iterate.
+    Memory grows with ``steps``. It can be differentiated again, as :class:`~geq.gradients.Reversible` can.
 
     Args:
         steps: Iterations, at least 1.
         damping: In (0, 1]; z ← (1 − damping)z + damping·T(z).
     """
 
-    steps: int = 20
+    transformable: ClassVar[bool] = True
+
     damping: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise OptionError(f"{type(self).__name__}: steps must be at least 1: got {self.steps}")
+        super().__post_init__()
         check_range(self, "damping", self.damping, 0.0, 1.0)
 
-    @property
-    def iterations(self) -> int | None:
-        return self.steps
-
-    def run(self, equation: Equation, find: Find, tol: float, record: Record | None = None) -> Solution:
-        z = self.iterate(equation, equation.start())
-        with torch.no_grad():
-            # One more evaluation measures the residual; a function, because nothing may replace the map.
-            end = fixed_point(equation.__call__, z, Picard(), tol=tol, max_steps=1, on_failure="ignore")
-        return replace(end, value=z, steps=torch.full_like(end.steps, self.steps))
-
-    def iterate(self, fn: Callable[[Any], Any], z: State) -> State:
-        """Return the state after all steps, with their graph."""
-        for following in self.trajectory(fn, z):
-            z = following
-        if not all(bool(torch.isfinite(part).all()) for part in parts_of(z)):
-            raise ConvergenceError(
-                f"the {self.steps} unrolled iterations must stay finite: they became NaN or infinite; "
-                "bound the norm of the weights, damp the iteration, or unroll fewer steps"
-            )
-        return z
-
     def trajectory(self, fn: Callable[[Any], Any], z: State) -> Iterator[State]:
-        """Yield the state after each step."""
         for count in range(1, self.steps + 1):
             z = self.advance(fn, z, count)
             yield z

@@ -21,10 +21,10 @@ from geq.errors import CheckpointError, OptionError, unknown_name
 
 CLASS_KEY = "class"
 
-Differentiation = Literal["implicit", "phantom", "jacobian_free", "unrolled", "sam"]
+Differentiation = Literal["implicit", "phantom", "jacobian_free", "unrolled", "reversible", "sam"]
 Regulariser = Literal["none", "decay", "sparsity", "incay", "decorrelation", "hsic", "hsic_fourier"]
 
-STEPPED = ("phantom", "unrolled", "sam")
+STEPPED = ("phantom", "unrolled", "reversible", "sam")
 """Gradients that have a number of steps."""
 
 ADDED_LATER = {"added_later": True}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from geq.errors import OptionError
-from geq.gradients import Gradient, Implicit, JacobianFree, Phantom, SequentialAveraging, Unrolled
+from geq.gradients import Gradient, Implicit, JacobianFree, Phantom, Reversible, SequentialAveraging, Unrolled
 from geq.model.config import ADDED_LATER, Differentiation, NetworkConfig, Regulariser
 from geq.regularizers import HSIC, Decorrelation, FeatureDecay, FeatureRegulariser, FeatureSparsity, Incay
 
@@ -34,9 +34,10 @@ class DifferentiationConfig(NetworkConfig):
         gradient: how the fixed point is differentiated; "sam" also chooses it by the regulariser.
         gradient_tol: of "implicit"; None is 1e-3, or 1e-2 for the Gaussian kernels, whose weak feedback makes
             that as exact.
-        gradient_steps: of "phantom", "unrolled" and "sam"; None is the class's own (5 for "phantom", 20 for
-            the others, as in the papers).
-        gradient_damping: of the same; None is the class's own (0.8 for "phantom", otherwise 1).
+        gradient_steps: of "phantom", "unrolled", "reversible" and "sam"; None is the class's own (5 for
+            "phantom", 10 for "reversible", 20 for the others, as in the papers).
+        gradient_damping: of the same, β for "reversible"; None is the class's own (0.8 for "phantom" and
+            "reversible", otherwise 1).
         regulariser: what the features should be like.
         regulariser_weight: its γ.
     """
@@ -74,6 +75,10 @@ class DifferentiationConfig(NetworkConfig):
             return self._stepped(Phantom())
         if self.gradient == "unrolled":
             return self._stepped(Unrolled())
+        if self.gradient == "reversible":
+            steps = Reversible.steps if self.gradient_steps is None else self.gradient_steps
+            beta = Reversible.beta if self.gradient_damping is None else self.gradient_damping
+            return Reversible(steps, beta)
         regulariser = self.feature_regulariser()
         assert regulariser is not None
         return self._stepped(SequentialAveraging(Unrolled.steps, regulariser, gamma=self.regulariser_weight))

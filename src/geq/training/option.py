@@ -123,9 +123,11 @@ class ModelOptions:
         model: name of the network; 'geq models' lists them.
         override: fields of its configuration to change.
         gradient: how the equilibria are differentiated: 'implicit' (exact), 'phantom' or 'jacobian_free'
-            (approximate), 'unrolled' (the network is so many iterations) or 'sam' (these, drawn to what the
-            regulariser prefers). The default is the model's own; it replaces --model.gradient.
-        steps: iterations of 'unrolled' and 'sam' (20 if not given), or terms of 'phantom' (5).
+            (approximate), 'unrolled' (the network is so many iterations), 'reversible' (so many reversible
+            ones, at constant memory) or 'sam' (unrolled, drawn to what the regulariser prefers). The default
+            is the model's own; it replaces --model.gradient.
+        steps: iterations of 'unrolled' and 'sam' (20 if not given) or 'reversible' (10), or terms of
+            'phantom' (5).
         regulariser: what the features should be like: 'decay', 'sparsity', 'incay', 'decorrelation', 'hsic',
             'hsic_fourier' or 'none'; for the gradient 'sam', and, with any other, for a Deep OptEq, whose
             problem it then changes.
