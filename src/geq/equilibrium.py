@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,14 +13,17 @@ from torch import Tensor, nn
 
 from geq.bandwidth import statistics_paused, statistics_wanted
 from geq.cells import Cell, CellEquation, EnergyProblem, Equation
-from geq.cells.base import State, as_cell
+from geq.cells.base import State, as_cell, parts_of
 from geq.certificates.well_posedness import WellPosedness
-from geq.errors import CheckedOptions, GeqError, OptionError, check_kind, unknown_name
+from geq.errors import CheckedOptions, ConvergenceWarning, GeqError, OptionError, check_kind, unknown_name
 from geq.gradients import Gradient, Implicit
-from geq.gradients.base import refuse_second_derivative, refuse_transforms
+from geq.gradients.base import packed_linearisation, refuse_second_derivative, refuse_transforms
+from geq.gradients.unrolled import Iterated
 from geq.operators.operator import Size, size_of
 from geq.solvers import Anderson, Solution, Solver, Status, fixed_point
-from geq.solvers.fixed_point import ON_FAILURE
+from geq.solvers.fixed_point import ON_FAILURE, Packing
+from geq.solvers.krylov import largest_modulus
+from geq.solvers.recorder import Recorder
 
 HALF = (torch.float16, torch.bfloat16)
 
@@ -123,6 +127,88 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
         with full_precision(x) as x, statistics_paused():
             return self._run(self.equation(x, z0), trace)
 
+    def trajectory(self, x: Any, at: Collection[int], z0: State | None = None) -> list[Any]:
+        """Return states on the way to the equilibrium, and that as the last, each with a gradient.
+
+        They are differentiated as the layer is, as if each were the equilibrium; with a gradient that
+        iterates by itself, such as :class:`~geq.gradients.Unrolled`, through the iterations.
+
+        Args:
+            x: Input, batch first.
+            at: Evaluations after which a state is wanted, from 1 (iterations, where the gradient iterates);
+                those that the solve does not reach are left out.
+            z0: Where to start; default the cell's initial state.
+        """
+        if min(at, default=1) < 1:
+            raise OptionError(f"at counts evaluations from 1: got {sorted(at)}")
+        with full_precision(x) as x:
+            equation = self.equation(x, z0)
+            if isinstance(self.gradient, Iterated):
+                steps = self.gradient.trajectory(equation, equation.start())
+                states = [
+                    z for count, z in enumerate(steps, 1) if count in at or count == self.gradient.steps
+                ]
+            else:
+                points: list[State] = []
+                end = self._run(equation, watch=lambda prepared: Recorder(prepared, points, at)).value
+                if torch.is_grad_enabled():
+                    points = [self.gradient.attach(equation, z) for z in points]
+                states = [*points, end]
+            return [like_input(z, x) for z in states]
+
+    def image(self, x: Any, z: State) -> Any:
+        """Return T(z; x), connected to z, x and the parameters; at the equilibrium it is z itself."""
+        with full_precision(x) as x, statistics_paused():
+            equation = self.equation(x, z)
+            return like_input(equation(equation.start()), x)
+
+    @torch.no_grad()
+    def spectral_radius(
+        self, x: Any, z: State | None = None, tol: float = 1e-3, max_steps: int = 60
+    ) -> Tensor:
+        """Return the largest |eigenvalue| of ∂T/∂z of every sample: below 1, plain iteration converges.
+
+        By Lanczos' method where the Jacobian is symmetric in some inner product, as that of every energy
+        problem is, by Arnoldi's elsewhere. Where T couples samples, the number is that of the whole batch.
+
+        Args:
+            x: Input, batch first.
+            z: State at which to look; default the equilibrium, which is then found first.
+            tol: Relative residual of the eigenvector; a warning says where it was missed.
+            max_steps: Most products with the Jacobian; the method keeps as many states.
+        """
+        if not tol > 0 or max_steps < 1:
+            raise OptionError(f"tol must be above 0 and max_steps at least 1: got {tol} and {max_steps}")
+        with full_precision(x) as x, statistics_paused():
+            equation = self.equation(x, z)
+            state = self._run(equation).value if z is None else equation.start()
+            if isinstance(state, Tensor) and not equation.couples_samples:
+                at = equation.linearise(state)
+                middle = at.restrict(state)  # this space may be smaller than that of the states
+            else:
+                packing = Packing.of(state, equation.couples_samples)
+                at = packed_linearisation(equation, packing, state)
+                middle = packing.pack(state)
+            inside = Packing.of(middle)
+
+            def rows(product: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+                return lambda values: inside.pack(product(one_tensor(inside.unpack(values))))
+
+            shape = inside.pack(middle).shape
+            start = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+            radius, found = largest_modulus(
+                rows(at.core), rows(at.gram) if at.symmetric else None, start.to(middle), tol, max_steps
+            )
+        if not bool(found.all()):
+            warnings.warn(
+                f"the spectral radius must be found to a relative residual of {tol:.1e}: it was not within "
+                f"{max_steps} products for {int((~found).sum())} of {len(found)} samples, and may be larger "
+                "than the figure returned; increase max_steps or tol",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return radius.expand(parts_of(state)[0].shape[0]) if equation.couples_samples else radius
+
     def energy(self, x: Any) -> Tensor:
         """Return G(z*; x), one number per sample.
 
@@ -175,7 +261,12 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
             equation.start_at(z0)
         return equation
 
-    def _run(self, equation: CellEquation, trace: bool = False) -> Solution:
+    def _run(
+        self,
+        equation: CellEquation,
+        trace: bool = False,
+        watch: Callable[[Equation], Equation] | None = None,
+    ) -> Solution:
         """Solve by way of the gradient, and remember how it went."""
         on_failure = self.on_failure
         if on_failure is None:
@@ -183,7 +274,7 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
 
         def find(equation: Equation) -> Solution:
             return fixed_point(
-                equation,
+                equation if watch is None else watch(self.solver.prepare(equation)),
                 None,
                 self.solver,
                 tol=self.tol,

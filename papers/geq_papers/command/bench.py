@@ -12,7 +12,7 @@ from geq.command.option import add_json, parse
 from geq.command.terminal import print_json
 from geq.errors import OptionError, unknown_name
 
-PER_BRANCH = ("step", "layer", "tolerance", "inference", "solver", "memory", "gradient")
+PER_BRANCH = ("step", "layer", "tolerance", "inference", "solver", "memory", "gradient", "reversible")
 NAMES = (
     *(f"{name}_{branch}" for name in PER_BRANCH for branch in ("b32", "b16", "b8", "b4")),
     *("network", "small", "choice", "growth", "thread", "start"),

@@ -28,6 +28,7 @@ from geq.equilibrium import Equilibrium
 from geq.errors import InputError
 from geq.gradients.unrolled import Iterated
 from geq.solvers import Picard, Solution, Solver, fixed_point
+from geq.solvers.recorder import Recorder
 
 PLAIN_STEPS = 60
 
@@ -147,37 +148,6 @@ def as_tensor(state: State) -> Tensor:
     """The state of a hidden problem, which is always one tensor."""
     assert isinstance(state, Tensor)
     return state
-
-
-class Recorder(Equation):
-    """A prepared equation that remembers the image of every state that a solver asks for.
-
-    Args:
-        prepared: What the solver iterates on.
-        points: Where the images are kept.
-    """
-
-    def __init__(self, prepared: Equation, points: list[State]) -> None:
-        self.prepared, self.points = prepared, points
-        self.tolerance_factor = prepared.tolerance_factor
-        self.couples_samples = prepared.couples_samples
-
-    def start(self) -> State:
-        return self.prepared.start()
-
-    def state(self, u: State) -> State:
-        return self.prepared.state(u)
-
-    def proximal(self, step: float) -> Equation:
-        return self
-
-    def __call__(self, u: Any) -> State:
-        value = self.prepared(u)
-        self.points.append(self.prepared.image(u))
-        return value
-
-    def reduced(self) -> Equation:
-        return self  # prepared already
 
 
 def measured(layer: Equilibrium, equation: CellEquation, points: list[State]) -> Way:

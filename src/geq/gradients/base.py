@@ -78,6 +78,11 @@ class _Attach(torch.autograd.Function):
             return None, None, None, *ctx.at.pull_back(*ctx.adjoint(grad))
 
 
+def packed_linearisation(equation: Equation, packing: Packing, z: State) -> Linearisation:
+    """Return the derivatives at a state of several tensors, or of coupled samples, as rows."""
+    return AutogradLinearisation(lambda rows: packing.pack(equation(packing.unpack(rows))), packing.pack(z))
+
+
 @dataclass(frozen=True)
 class Gradient(metaclass=CheckedOptions):
     """Base class. Subclasses give :meth:`adjoint`, or :meth:`run` where they iterate by themselves."""
@@ -110,9 +115,8 @@ class Gradient(metaclass=CheckedOptions):
         if isinstance(z, Tensor) and not equation.couples_samples:
             return self._attach(equation.linearise(z), z, record)
         packing = Packing.of(z, equation.couples_samples)
-        rows = packing.pack(z)
-        at = AutogradLinearisation(lambda rows: packing.pack(equation(packing.unpack(rows))), rows)
-        return packing.unpack(self._attach(at, rows, record))
+        at = packed_linearisation(equation, packing, z)
+        return packing.unpack(self._attach(at, packing.pack(z), record))
 
     def _attach(self, at: Linearisation, z: Tensor, record: Record | None) -> Tensor:
         if not any(tensor.requires_grad for tensor in at.inputs):

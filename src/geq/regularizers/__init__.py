@@ -1,4 +1,4 @@
-"""Regularizers of the features at the equilibrium."""
+"""Regularizers of the features at the equilibrium, and of the map there."""
 
 from geq.regularizers.features import (
     Decorrelation,
@@ -9,6 +9,7 @@ from geq.regularizers.features import (
     SeparableRegulariser,
 )
 from geq.regularizers.hsic import HSIC
+from geq.regularizers.jacobian import FixedPointCorrection, JacobianPenalty
 
 __all__ = [
     "HSIC",
@@ -16,6 +17,8 @@ __all__ = [
     "FeatureDecay",
     "FeatureRegulariser",
     "FeatureSparsity",
+    "FixedPointCorrection",
     "Incay",
+    "JacobianPenalty",
     "SeparableRegulariser",
 ]
