@@ -28,8 +28,8 @@ class Reversible(Iterated):
         y ← (1 − β)y + β T(z),  z ← (1 − β)z + β T(y),  from y = z = the initial state; the output is z.
 
     As one sequence y_0, z_0, y_1, z_1, …: w_{k+2} = (1 − β)w_k + β T(w_{k+1}), which is undone from its end
-    by w_k = (w_{k+2} − β T(w_{k+1}))/(1 − β). So autograd differentiates through the iterations, exactly as for
-    :class:`Unrolled`; but what it needs of each evaluation is recomputed in backward: four states are kept,
+    by w_k = (w_{k+2} − β T(w_{k+1}))/(1 − β). So autograd differentiates through the iterations, as for
+    :class:`Unrolled`, but what it needs of each evaluation is recomputed in backward: four states are kept,
     and what one evaluation saves. Per step only the nodes of the graph remain, without their tensors (a few
     kB, whatever the size of the state). Backward costs 2·``steps`` evaluations more than that of
     :class:`Unrolled`. It can be differentiated again.
