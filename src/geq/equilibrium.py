@@ -85,7 +85,7 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
             raise OptionError(f"{type(self.cell).__name__} has no energy: it is not an EnergyProblem")
         return self.cell
 
-    def forward(self, x: Any, z0: State | None = None) -> Any:
+    def forward(self, x: Any, z0: Any = None) -> Any:
         """Return the equilibrium for x, connected to the graph of x and of the parameters.
 
         Args:
@@ -105,7 +105,7 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
             return eager_forward(self, x, z0)
         return self.evaluate(x, z0)
 
-    def evaluate(self, x: Any, z0: State | None = None) -> Any:
+    def evaluate(self, x: Any, z0: Any = None) -> Any:
         """Return what ``forward`` returns, outside of ``torch.compile``."""
         with full_precision(x) as x:
             equation = self.equation(x, z0)
@@ -113,10 +113,10 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
             if self.training and statistics_wanted():
                 with torch.no_grad():
                     equation.observe(each(z, Tensor.detach))
-            return like_input(z, x)
+            return like_input(equation.outside(z), x)
 
     @torch.no_grad()
-    def solve(self, x: Any, z0: State | None = None, trace: bool = False) -> Solution:
+    def solve(self, x: Any, z0: Any = None, trace: bool = False) -> Solution:
         """Return the solution with residual, steps and status per sample, without gradient.
 
         Args:
@@ -125,9 +125,11 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
             trace: Whether to keep every residual.
         """
         with full_precision(x) as x, statistics_paused():
-            return self._run(self.equation(x, z0), trace)
+            equation = self.equation(x, z0)
+            solution = self._run(equation, trace)
+            return replace(solution, value=equation.outside(solution.value))
 
-    def trajectory(self, x: Any, at: Collection[int], z0: State | None = None) -> list[Any]:
+    def trajectory(self, x: Any, at: Collection[int], z0: Any = None) -> list[Any]:
         """Return states on the way to the equilibrium, and that as the last, each with a gradient.
 
         They are differentiated as the layer is, as if each were the equilibrium; with a gradient that
@@ -154,18 +156,16 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
                 if torch.is_grad_enabled():
                     points = [self.gradient.attach(equation, z) for z in points]
                 states = [*points, end]
-            return [like_input(z, x) for z in states]
+            return [like_input(equation.outside(z), x) for z in states]
 
-    def image(self, x: Any, z: State) -> Any:
+    def image(self, x: Any, z: Any) -> Any:
         """Return T(z; x), connected to z, x and the parameters; at the equilibrium it is z itself."""
         with full_precision(x) as x, statistics_paused():
             equation = self.equation(x, z)
-            return like_input(equation(equation.start()), x)
+            return like_input(equation.outside(equation(equation.start())), x)
 
     @torch.no_grad()
-    def spectral_radius(
-        self, x: Any, z: State | None = None, tol: float = 1e-3, max_steps: int = 60
-    ) -> Tensor:
+    def spectral_radius(self, x: Any, z: Any = None, tol: float = 1e-3, max_steps: int = 60) -> Tensor:
         """Return the largest |eigenvalue| of ∂T/∂z of every sample: below 1, plain iteration converges.
 
         By Lanczos' method where the Jacobian is symmetric in some inner product, as that of every energy
@@ -254,7 +254,7 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
         """
         return self.cell.well_posedness(size)
 
-    def equation(self, x: Any, z0: State | None = None) -> CellEquation:
+    def equation(self, x: Any, z0: Any = None) -> CellEquation:
         """Return the cell's equation for x, starting at z0 where that is given."""
         equation = self.cell.equation(x)
         if z0 is not None:
@@ -316,13 +316,15 @@ def full_precision(x: Any) -> Iterator[Any]:
 
 
 def each(x: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """x, with its tensors changed; x is a tensor, a tuple or list of them, or something of the cell's own."""
+    """x, with its tensors changed: a tensor, a tuple, list or dictionary of them, or what the cell takes."""
+    if isinstance(x, dict):
+        return {key: change(t) if isinstance(t, Tensor) else t for key, t in x.items()}
     if isinstance(x, (tuple, list)):
         return type(x)(change(t) if isinstance(t, Tensor) else t for t in x)
     return change(x) if isinstance(x, Tensor) else x
 
 
-def like_input(z: State, x: Any) -> Any:
+def like_input(z: Any, x: Any) -> Any:
     """Return the state in the precision of a half-precision module's input; found in single precision."""
     dtype = next((t.dtype for t in tensors_in(x)), None)
     if dtype not in HALF:
@@ -331,7 +333,8 @@ def like_input(z: State, x: Any) -> Any:
 
 
 def tensors_in(x: Any) -> list[Tensor]:
-    return [t for t in (x if isinstance(x, (tuple, list)) else (x,)) if isinstance(t, Tensor)]
+    parts = x.values() if isinstance(x, dict) else x if isinstance(x, (tuple, list)) else (x,)
+    return [t for t in parts if isinstance(t, Tensor)]
 
 
 def one_tensor(z: State) -> Tensor:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 from geq.cells.linearisation import AutogradLinearisation, Linearisation
+from geq.cells.stateful import (
+    ComputedOnce,
+    SameRandomNumbers,
+    couples,
+    modules_of,
+    norms,
+    not_tracked,
+    used,
+)
 from geq.certificates.well_posedness import WellPosedness
 from geq.errors import CheckedOptions, InputError, OptionError, check_kind
 from geq.operators.operator import Size
@@ -82,36 +93,88 @@ class Equation:
 
 
 class CellEquation(Equation):
-    """The equation of a cell, for the context c of one input."""
+    """The equation of a cell, for the context c of one input: one map, whatever modules the cell has.
+
+    See :mod:`geq.cells.stateful`. A state that the cell keeps in a dictionary is a tuple here.
+    """
 
     def __init__(self, cell: Cell, context: Any) -> None:
         self.cell, self.context = cell, context
         self.couples_samples = cell.couples_samples
         self.z0: State | None = None
+        self.keys: tuple[str, ...] | None = None
+        self._random = SameRandomNumbers()
+        modules = list(cell.mapped_modules())
+        self._weights = ComputedOnce(modules)
+        self._norms = norms(modules)
+        if self._norms:
+            with torch.no_grad(), contextlib.suppress(InputError):  # no start yet: it may be any of them
+                # Those that belong to `inject` see an input only once.
+                self._norms = used(self._norms, lambda: self(self.start()))
+            self.couples_samples = cell.couples_samples or any(map(couples, self._norms))
 
     def __call__(self, u: Any) -> Any:
-        return self.cell(u, self.context)
+        with not_tracked(self._norms):
+            return self.evaluate(u)
+
+    def evaluate(self, u: Any) -> Any:
+        """Return T(u); running statistics of norms move."""
+        state = self.outside(u)
+        with self._weights.in_use():
+            return self.inside(
+                self._random.evaluate(parts_of(u)[0].device, lambda: self.cell(state, self.context))
+            )
+
+    def inside(self, state: Any) -> Any:
+        """Return a state of the cell as solvers see it: a dictionary becomes a tuple."""
+        if not isinstance(state, dict):
+            return state
+        if self.keys is None:
+            self.keys = tuple(state)
+        if set(state) != set(self.keys):
+            raise InputError(
+                f"a cell must return the parts that it is given: got a state of {', '.join(self.keys)}, "
+                f"returned {', '.join(map(str, state))}"
+            )
+        return tuple(state[key] for key in self.keys)
+
+    def outside(self, state: Any) -> Any:
+        """Return a state as the cell keeps it."""
+        return state if self.keys is None else dict(zip(self.keys, parts_of(state), strict=True))
 
     def start(self) -> State:
-        return self.cell.initial_state(self.context) if self.z0 is None else self.z0
+        if self.z0 is not None:
+            return self.z0
+        state: State = self.inside(self.cell.initial_state(self.context))
+        return state
 
-    def start_at(self, z0: State) -> None:
+    def start_at(self, z0: Any) -> None:
         """Start from a given state (a warm start), cast to the precision of the cell's own."""
-        start = self.cell.initial_state(self.context)
-        expected, came = [[tuple(p.shape) for p in parts_of(s)] for s in (start, z0)]
+        if self.cell.starts_anywhere:
+            self.z0 = self.inside(z0)
+            return
+        start = self.inside(self.cell.initial_state(self.context))
+        given = self.inside(z0)
+        expected, came = [[tuple(p.shape) for p in parts_of(s)] for s in (start, given)]
         if expected != came:
             raise InputError(f"z0 must have the shape of the state, {expected}: got {came}")
-        cast = [new.to(old.dtype) for new, old in zip(parts_of(z0), parts_of(start), strict=True)]
+        cast = [new.to(old.dtype) for new, old in zip(parts_of(given), parts_of(start), strict=True)]
         self.z0 = tuple(cast) if isinstance(start, tuple) else cast[0]
 
     def observe(self, z: Any) -> None:
-        self.cell.observe(z, self.context)
+        """Update running statistics, of the cell and of its norms, from the solution of a training solve."""
+        if self._norms:
+            self.evaluate(z)
+        self.cell.observe(self.outside(z), self.context)
 
 
 class Cell(nn.Module, metaclass=CheckedOptions):
     """Base class. A custom cell gives ``forward(z, c)`` and, where x is not the context, ``inject``.
 
-    States are tensors, or tuples of tensors (multi-scale models), with the batch first.
+    States are tensors, or tuples or dictionaries of tensors (multi-scale models), with the batch first. A
+    cell may hold any module. Within one solve and its backward dropout keeps its mask, batch norm updates its
+    running statistics once (and couples the samples, in training mode), and a weight under
+    ``torch.nn.utils.parametrizations`` is computed once.
 
     >>> class Affine(Cell):
     ...     def forward(self, z, c):
@@ -123,16 +186,23 @@ class Cell(nn.Module, metaclass=CheckedOptions):
     couples_samples: bool = False
     """Whether T looks at the whole batch, so that the samples' equations must be solved together."""
 
+    starts_anywhere: bool = False
+    """Whether a solve may start at a state of any shape, the cell having no shape of its own."""
+
+    def mapped_modules(self) -> Iterable[nn.Module]:
+        """Return the modules that ``forward`` may use; all of the cell unless overridden."""
+        return self.modules()
+
     def inject(self, x: Any) -> Any:
         """Return the context c: everything that depends on the input only, computed once per solve."""
         return x
 
-    def initial_state(self, c: Any) -> State:
+    def initial_state(self, c: Any) -> Any:
         """Return where a solve starts; zeros like the context unless overridden."""
         return torch.zeros_like(c)
 
     @abstractmethod
-    def forward(self, z: Any, c: Any) -> State:
+    def forward(self, z: Any, c: Any) -> Any:
         """Return T(z; c)."""
 
     def observe(self, z: Any, c: Any) -> None:
@@ -140,7 +210,8 @@ class Cell(nn.Module, metaclass=CheckedOptions):
 
     def equation(self, x: Any) -> CellEquation:
         """Return the equation for one input."""
-        return CellEquation(self, self.inject(x))
+        with parametrize.cached():  # a weight that is in `inject` as well is computed once
+            return CellEquation(self, self.inject(x))
 
     def well_posedness(self, size: Size | None = None) -> WellPosedness:
         """Return what is proved about the fixed points; for a cell that does not say, nothing.
@@ -156,20 +227,36 @@ class Cell(nn.Module, metaclass=CheckedOptions):
 
 
 class FunctionCell(Cell):
-    """A plain function or module of (z, x) as a cell; a solve starts at zeros like x.
+    """A plain function or module of (z, x) as a cell; starts at zeros like x, or at ``layer(x, z0=…)``.
 
     >>> cell = as_cell(lambda z, x: 0.5 * z + x)
     >>> cell.equation(torch.ones(1, 2))(torch.ones(1, 2))
     tensor([[1.5000, 1.5000]])
     """
 
+    starts_anywhere = True
+
     def __init__(self, function: Callable[[Any, Any], Any]) -> None:
         super().__init__()
         self.function = function
 
-    def forward(self, z: Any, c: Any) -> State:
-        image: State = self.function(z, c)
-        return image
+    def mapped_modules(self) -> Iterable[nn.Module]:
+        return modules_of(self.function)
+
+    def initial_state(self, c: Any) -> Any:
+        if isinstance(c, Tensor):
+            return torch.zeros_like(c)
+        if isinstance(c, tuple) and all(isinstance(part, Tensor) for part in c):
+            return tuple(map(torch.zeros_like, c))
+        if isinstance(c, dict) and all(isinstance(part, Tensor) for part in c.values()):
+            return {key: torch.zeros_like(part) for key, part in c.items()}
+        raise InputError(
+            f"a function as a cell starts at zeros like x, which must be tensors: got {type(c).__name__}; "
+            "give the start, layer(x, z0=...), or a geq.Cell with initial_state"
+        )
+
+    def forward(self, z: Any, c: Any) -> Any:
+        return self.function(z, c)
 
 
 def as_cell(cell: Cell | Callable[[Any, Any], Any]) -> Cell:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -117,6 +118,11 @@ class EnergyProblem(Cell):
         c = self.kernel.bind(v)
         c.W = self.W.bind(v)
         return c
+
+    def mapped_modules(self) -> Iterable[nn.Module]:
+        if self.replaces("score", "attraction", "forward"):
+            return self.modules()
+        return (module for part in (self.W, self.kernel, self.penalty) for module in part.modules())
 
     def check(self, x: Tensor) -> None:
         check_input(x, self.W.raw_weight.dtype)

@@ -62,10 +62,14 @@ class JacobianPenalty(metaclass=CheckedOptions):
             )
         recording = torch.is_grad_enabled()
         with torch.enable_grad():
-            parts = z if isinstance(z, tuple) else (z,)
-            parts = tuple(p if p.requires_grad and recording else p.detach().requires_grad_() for p in parts)
-            image = layer.image(x, parts if isinstance(z, tuple) else parts[0])
-            images = image if isinstance(image, tuple) else (image,)
+            parts = tuple(
+                part if part.requires_grad and recording else part.detach().requires_grad_()
+                for part in _parts(z)
+            )
+            state: Any = parts if isinstance(z, tuple) else parts[0]
+            images = _parts(
+                layer.image(x, dict(zip(z, parts, strict=True)) if isinstance(z, dict) else state)
+            )
             total = parts[0].new_zeros(())
             for _ in range(self.samples if any(one.requires_grad for one in images) else 0):
                 signs = tuple(torch.empty_like(one).bernoulli_(0.5).mul_(2).sub_(1) for one in images)
@@ -79,6 +83,12 @@ class JacobianPenalty(metaclass=CheckedOptions):
 
     def __repr__(self) -> str:
         return f"JacobianPenalty(samples={self.samples})"
+
+
+def _parts(state: Any) -> tuple[Tensor, ...]:
+    if isinstance(state, dict):
+        return tuple(state.values())
+    return state if isinstance(state, tuple) else (state,)
 
 
 class FixedPointCorrection(metaclass=CheckedOptions):

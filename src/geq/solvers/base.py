@@ -5,14 +5,14 @@ from __future__ import annotations
 import enum
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from geq.cells.base import Equation, State
+from geq.cells.base import Equation
 from geq.errors import CheckedOptions, OptionError
 from geq.operators.operator import working_dtype
 from geq.solvers.rules import anderson_weights
@@ -52,7 +52,7 @@ class Solution:
             last.
     """
 
-    value: State
+    value: Any
     residual: Float[Tensor, " batch"]
     converged: Bool[Tensor, " batch"]
     steps: Int64[Tensor, " batch"]

@@ -23,7 +23,7 @@ ON_FAILURE = ("raise", "warn", "ignore")
 
 def fixed_point(
     fn: Callable[[Any], Any] | Equation,
-    z0: State | None,
+    z0: Any,
     solver: Solver[Any],
     *,
     tol: float = 1e-3,
@@ -92,8 +92,15 @@ def fixed_point(
     memory: Any = None
     for count in range(1, max_steps + 1):
         state = packing.unpack(z)
+        version = None if z.is_inference() else z._version
         image = fn(state)
         check_image(image, state)
+        if version is not None and z._version != version:
+            raise InputError(
+                "the map must leave the state that it is given as it is: it was changed in place; "
+                "write z = z + x instead of z += x, torch.relu(z) instead of torch.relu_(z), or begin with "
+                "z.clone()"
+            )
         with torch.no_grad():
             if count == 1:
                 # The map decides the order in memory, since it is the map's convolutions that care.
@@ -294,8 +301,13 @@ class Packing:
         return rows.reshape(rows.shape[0], *shape)
 
 
-def check_start(state: State) -> None:
+def check_start(state: Any) -> None:
     """Refuse a starting state that no solver can work with."""
+    if not isinstance(state, (Tensor, tuple)):
+        raise InputError(
+            f"a state must be a tensor or a tuple of tensors: got {describe(state)}; geq.Equilibrium also "
+            "takes dictionaries of tensors"
+        )
     parts = parts_of(state)
     if not parts:
         raise InputError("a state must be a tensor or a tuple of at least one tensor: got an empty tuple")
