@@ -205,9 +205,9 @@ def refuse_tracing() -> None:
     """Refuse to be exported, except as what :func:`geq.export.portable` makes of a model."""
     if torch.compiler.is_exporting() or torch.jit.is_tracing():
         raise GeqError(
-            "an equilibrium takes as many steps as its input needs, which torch.export, torch.onnx.export and "
-            "torch.jit.trace cannot trace; export geq.export.portable(model, x), the same model with its "
-            "loops as tensor operations"
+            "an equilibrium takes as many steps as its input needs, which torch.export, torch.onnx.export "
+            "and torch.jit.trace cannot trace; export geq.export.portable(model, x), the same model with "
+            "its loops as tensor operations"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import subprocess
 import sys
@@ -235,15 +236,15 @@ def test_a_bare_model_is_refused_by_name_of_what_works(how: str) -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.layer.solve(x).value if how == "solve" else self.layer(x)
 
-    model, x = Solved().eval(), torch.randn(3, 4)
+    if how == "onnx":
+        pytest.importorskip("onnxscript")
+    exporters: dict[str, Any] = {
+        "onnx": functools.partial(torch.onnx.export, dynamo=True, verbose=False),
+        "jit": torch.jit.trace,
+    }
+    export = exporters.get(how, functools.partial(torch.export.export, strict=False))
     with pytest.raises(Exception, match=r"geq\.export\.portable\(model, x\)"):
-        if how == "onnx":
-            pytest.importorskip("onnxscript")
-            torch.onnx.export(model, (x,), dynamo=True, verbose=False)
-        elif how == "jit":
-            torch.jit.trace(model, (x,))  # type: ignore[no-untyped-call]
-        else:
-            torch.export.export(model, (x,), strict=False)
+        export(Solved().eval(), (torch.randn(3, 4),))
 
 
 WRITTEN = """

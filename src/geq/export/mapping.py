@@ -180,8 +180,8 @@ def attraction_of(similarity: Kernel, dtype: torch.dtype) -> Attraction:
     if type(similarity).grad is not Kernel.grad and type(similarity).bind is Kernel.bind:
         return GivenAttraction(similarity)
     raise OptionError(
-        f"the kernel {type(similarity).__name__} cannot be exported: its gradient is derived by autograd, which "
-        "a file cannot hold; give the kernel a method `grad(u, v)` with tensor operations"
+        f"the kernel {type(similarity).__name__} cannot be exported: its gradient is derived by autograd, "
+        "which a file cannot hold; give the kernel a method `grad(u, v)` with tensor operations"
     )
 
 

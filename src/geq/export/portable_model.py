@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from geq.cells import FeatureEquation
 from geq.cells.base import State, parts_of
-from geq.equilibrium import Equilibrium, ignore_failures
 from geq.constraints import Unconstrained
+from geq.equilibrium import Equilibrium, ignore_failures
 from geq.errors import InputError, OptionError
 from geq.export.fold import fold_norms
 from geq.export.iteration import Measured, find_fixed_point, residual_norms, steps_of
@@ -72,8 +72,8 @@ class PortableEquilibrium(nn.Module):
                     self.traced = TracedMap(self.map, self.map.start(example, context), context)
             except Exception as problem:  # the tracer has no common class of errors
                 raise OptionError(
-                    f"the map of a {type(layer.cell).__name__} does something that torch.export cannot trace for "
-                    f"any number of samples: {reason(problem)}"
+                    f"the map of a {type(layer.cell).__name__} does something that torch.export cannot trace "
+                    f"for any number of samples: {reason(problem)}"
                 ) from problem
 
     def forward(self, x: Tensor) -> State:
@@ -146,7 +146,8 @@ class PortableModel(nn.Module):
             calls = recorded(copied, inputs)
             layers = {name: layer for name, layer in equilibria_of(copied).items() if name in calls}
             for name, layer in layers.items():
-                refuse_layer(name, layer, calls[name])
+                refuse_coupled(name, layer)
+                refuse_tuples(name, calls[name])
             factors = {name: feature_factor(layer, calls[name][0]) for name, layer in layers.items()}
             fold(copied, calls)
         self.equilibria = tuple(name for name in calls if name in layers for _ in calls[name])
@@ -301,8 +302,8 @@ def feature_factor(layer: Equilibrium, x: Tensor) -> float | None:
     return prepared.tolerance_factor if in_features else None
 
 
-def refuse_layer(name: str, layer: Equilibrium, given: list[Any]) -> None:
-    """Refuse a layer that no file can hold, with the reason."""
+def refuse_coupled(name: str, layer: Equilibrium) -> None:
+    """Refuse a layer in which a sample depends on its batch."""
     gradient = layer.gradient
     coupled = isinstance(gradient, SequentialAveraging) and getattr(
         gradient.regulariser, "couples_samples", False
@@ -312,6 +313,10 @@ def refuse_layer(name: str, layer: Equilibrium, given: list[Any]) -> None:
             f"{name} compares the samples of a batch, so that a prediction depends on the other images: "
             "it cannot be exported; train without its regulariser, or with decay, sparsity or incay"
         )
+
+
+def refuse_tuples(name: str, given: list[Any]) -> None:
+    """Refuse inputs other than one tensor."""
     for x in given:
         if not isinstance(x, Tensor):
             raise InputError(

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from geq.data.dataset import Statistics
 from geq.errors import OptionError
-from geq.export.portable_model import PortableModel
+from geq.export.portable_model import PortableModel, refuse_coupled
 from geq.export.trace import BATCH
 from geq.model.network import Network
 
@@ -41,14 +41,7 @@ class PortableNetwork(PortableModel):
     std: Tensor
 
     def __init__(self, network: Network, statistics: Statistics, size: tuple[int, int]) -> None:
-        if not isinstance(network, Network):
-            raise OptionError(
-                f"only networks of geq.create_model can be written by save_onnx and save_torch: got a "
-                f"{type(network).__name__}; export geq.export.portable(model, x) by torch.onnx.export"
-            )
-        reason = network.exportable()
-        if reason:
-            raise OptionError(f"{reason}: it cannot be exported; use it from Python")
+        refuse(network)
         dtype = torch.promote_types(next(network.parameters()).dtype, torch.float32)
         precise = copy.deepcopy(network).to(device="cpu", dtype=dtype)
         super().__init__(precise, (torch.zeros(BATCH, network.input_shape[0], *size, dtype=dtype),))
@@ -66,3 +59,17 @@ class PortableNetwork(PortableModel):
         x = (images.to(self.mean.dtype) - self.mean) / self.std
         logits, measured = self.run((x,), tolerance, max_steps)
         return logits, *measured
+
+
+def refuse(network: Network) -> None:
+    """Refuse a network that no file can hold, with the reason."""
+    if not isinstance(network, Network):
+        raise OptionError(
+            f"only networks of geq.create_model can be written by save_onnx and save_torch: got a "
+            f"{type(network).__name__}; export geq.export.portable(model, x) by torch.onnx.export"
+        )
+    reason = network.exportable()
+    if reason:
+        raise OptionError(f"{reason}: it cannot be exported; use it from Python")
+    for name, layer in network.equilibria().items():
+        refuse_coupled(name, layer)

@@ -49,15 +49,16 @@ def refuse_transforms(gradient: Gradient) -> None:
     transforms = {level.key() for level in retrieve_all_functorch_interpreters()}
     if TransformType.Vmap in transforms:
         raise GradientError(
-            "torch.func.vmap, which jacfwd and hessian use, cannot follow a solve, which stops each sample by "
-            "itself: a layer takes a whole batch anyway; for gradients of single samples call "
+            "torch.func.vmap, which jacfwd and hessian use, cannot follow a solve, which stops each sample "
+            "by itself: a layer takes a whole batch anyway; for gradients of single samples call "
             "torch.autograd.grad in a loop over them, for a Jacobian torch.autograd.functional.jacobian"
         )
     forward_mode = forward_ad._current_level >= 0
-    if gradient.iterations is None and (forward_mode or transforms & {TransformType.Grad, TransformType.Jvp}):
+    differentiates = forward_mode or transforms & {TransformType.Grad, TransformType.Jvp}
+    if gradient.iterations is None and differentiates:
         raise GradientError(
-            f"{type(gradient).__name__} cannot be used in torch.func.grad, vjp, jacrev, jacfwd or jvp, nor in "
-            "forward mode: use torch.autograd.grad or torch.autograd.functional.jacobian, or "
+            f"{type(gradient).__name__} cannot be used in torch.func.grad, vjp, jacrev, jacfwd or jvp, nor "
+            "in forward mode: use torch.autograd.grad or torch.autograd.functional.jacobian, or "
             "gradient=geq.gradients.Unrolled(steps)"
         )
 
