@@ -191,7 +191,10 @@ def test_a_runaway_is_told_once(run: RunFolder, caplog: pytest.LogCaptureFixture
 
 @pytest.mark.parametrize(
     ("gamma", "decays", "expected"),
-    [("paper", True, ["--model.gamma learned", "--decay_all false"]), ("paper", False, ["--model.gamma learned"])],
+    [
+        ("paper", True, ["--model.gamma learned", "--decay_all false"]),
+        ("paper", False, ["--model.gamma learned"]),
+    ],
 )
 def test_advice_against_a_collapse_is_what_the_run_does_not_do(
     gamma: str, decays: bool, expected: list[str]
