@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from stress.part import PARTS, RECORD, Row
+from stress.stress_parts import PARTS, RECORD, Row
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -6,13 +6,13 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from stress.attack import Case, bomb, document, examine, path, program
-from stress.part import Row
+from stress.attack import Case, bomb, code_execution, examine, lying_files, misleading_paths
+from stress.stress_parts import Row
 
 CASES: dict[str, tuple[Case, ...]] = {
-    "pickles and other programs": program.CASES,
-    "configurations and safetensors": document.CASES,
-    "names and links that lead elsewhere": path.CASES,
+    "pickles and other programs": code_execution.CASES,
+    "configurations and safetensors": lying_files.CASES,
+    "names and links that lead elsewhere": misleading_paths.CASES,
     "bombs and false sizes": bomb.CASES,
 }
 """Cases by their aim; the tests run the same ones."""

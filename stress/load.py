@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from stress.malformed import Malformed
-from stress.part import Row
+from stress.demo_visitor import Answers, Demo, Visitor, browser, demo, open_page
+from stress.malformed_requests import Malformed
 from stress.soak import curve, growth, resident
-from stress.visitor import Answers, Demo, Visitor, browser, demo, open_page
+from stress.stress_parts import Row
 
 GROWTH = 20.0
 """MB by which the process may grow in the second half, by pools that fill late."""

@@ -18,7 +18,7 @@ import httpx
 import numpy as np
 from PIL import Image
 
-from stress.visitor import API, Visitor
+from stress.demo_visitor import API, Visitor
 
 LARGE = 12 * 2**20
 """Bytes of a file that is too large for the page."""

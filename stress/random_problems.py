@@ -31,8 +31,8 @@ from geq.kernels import (
 from geq.operators import Convolution, Dense, Operator
 from geq.penalties import L1, Box, ElasticNet, LeakyPenalty, NonNegative, NoPenalty, TanhPenalty
 from geq.solvers import FISTA, Anderson, Broyden, Picard, ProximalGradient, Solver
-from stress.number.verdict import Tally, Verdict, contexts_of, judge
-from stress.part import Row
+from stress.number.verdicts import Tally, Verdict, contexts_of, judge
+from stress.stress_parts import Row
 
 BATCH = 50
 PENALTIES = (

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from geq_papers.experiment.cost import in_words
-from stress.part import PARTS, RECORD
+from geq_papers.experiment.run_time import in_words
+from stress.stress_parts import PARTS, RECORD
 
 README = RECORD.parent / "README.md"
 BEGIN, END = "<!-- records -->", "<!-- end of records -->"

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from stress.part import Row
+from stress.stress_parts import Row
 
 SHORT = ["--preset", "quick", "--epochs", "12", "--threads", "1", "--picture", "false"]
 LONG = ["--preset", "ship/geq_cifar10", "--threads", "1", "--picture", "false"]

@@ -48,7 +48,7 @@ PARTS: dict[str, Part] = {
     "hostile": Part("stress.hostile", "files that want to execute, escape or explode"),
     "fault": Part("stress.fault.campaign", "kills, full disks, lost folders, dead processes"),
     "number": Part("stress.number", "inputs and layers at the limits of arithmetic"),
-    "problem": Part("stress.problem", "random fixed-point problems: what the solvers say of them"),
+    "problem": Part("stress.random_problems", "random fixed-point problems: what the solvers say of them"),
     "load": Part("stress.load", "many people on the demo at once, and malformed requests"),
     "soak": Part("stress.soak", "a long training: does its memory grow?"),
 }

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from geq.document import LARGEST_YAML, parse_json, parse_yaml, short
+from geq.safe_parsing import LARGEST_YAML, parse_json, parse_yaml, short
 
 
 @pytest.mark.parametrize(

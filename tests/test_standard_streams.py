@@ -13,7 +13,7 @@ import pytest
 
 from geq.cli import main, summaries
 from geq.command.terminal import print_json
-from geq.output import SPELT_OUT, prepare_streams
+from geq.standard_streams import SPELT_OUT, prepare_streams
 
 ENCODINGS = ("ascii", "cp1252", "latin-1", "cp437", "koi8-r", "utf-8", "utf-16")
 GEQ = f'"{sys.executable}" -m geq.cli'

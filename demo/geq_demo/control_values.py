@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from geq.data.corruption import SEVERITIES, corruption_names
-from geq.document import short
 from geq.errors import InputError, OptionError, unknown_name
+from geq.safe_parsing import short
 from geq_demo.distortion import Distortion
 from geq_demo.session import Look
-from geq_demo.settling import Kind
+from geq_demo.solve_panel import Kind
 
 NO_CORRUPTION = "none"
 LONGEST_NAME = 200

@@ -12,11 +12,11 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
-from geq.data.image import decode_image
+from geq.data.image_reader import decode_image
 from geq.errors import InputError
-from geq.training.ingredient import DataDescription
 from geq.training.prediction import fitted, in_channels, square_side
-from geq_demo.memory import Memory
+from geq.training.setup import DataDescription
+from geq_demo.recent_cache import Memory
 
 LARGEST_FILE = 10 * 2**20
 """Bytes of an uploaded file."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from geq.errors import GeqError, unknown_name
-from geq.model.shipped import shipped_names
-from geq.training.run import RunFolder, known_runs
-from geq_demo.exhibit import Exhibit
-from geq_demo.memory import Memory
+from geq.model.shipped_networks import shipped_names
+from geq.training.run_folder import RunFolder, known_runs
+from geq_demo.recent_cache import Memory
+from geq_demo.served_network import Exhibit
 
 LOADED = 4
 """Networks that are held in memory."""

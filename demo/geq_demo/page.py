@@ -12,7 +12,7 @@ from gradio.utils import get_upload_folder
 
 from geq.data.corruption import SEVERITIES, corruption_names
 from geq.errors import GeqError
-from geq_demo.control import (
+from geq_demo.control_values import (
     NO_CORRUPTION,
     WAYS,
     read_distortion,
@@ -22,10 +22,10 @@ from geq_demo.control import (
     read_upload,
 )
 from geq_demo.distortion import CLEAR, Distortion
+from geq_demo.input_image import LARGEST_FILE, Picture
 from geq_demo.markup import EMPTY
-from geq_demo.picture import LARGEST_FILE, Picture
 from geq_demo.session import Look, Panel, Session, Solve, complaint
-from geq_demo.upload import FOLDER
+from geq_demo.upload_limits import FOLDER
 
 NOBODY = "– none –"
 WAITING = 32

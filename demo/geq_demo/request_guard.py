@@ -16,7 +16,7 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from geq.document import short
+from geq.safe_parsing import short
 
 
 @dataclass(frozen=True)

@@ -12,17 +12,17 @@ from jaxtyping import UInt8
 from torch import Tensor
 
 from geq.analysis.explanation import Explainer, Explanation
-from geq.analysis.trace import Trace
+from geq.analysis.solver_trace import Trace
 from geq.data.dataset import Labelled
 from geq.errors import GeqError
-from geq.training.headline import headline_of
-from geq.training.ingredient import open_split
-from geq.training.picture import spread_over_classes
-from geq.training.run import RunFolder
+from geq.training.headline_metric import headline_of
+from geq.training.run_folder import RunFolder
+from geq.training.run_picture import spread_over_classes
+from geq.training.setup import open_split
 from geq.training.thread import limited_threads
 from geq_demo.distortion import Distortion
-from geq_demo.memory import Memory
-from geq_demo.picture import Picture, SamplePicture
+from geq_demo.input_image import Picture, SamplePicture
+from geq_demo.recent_cache import Memory
 
 SHOWN = 12
 """Test images to choose from."""

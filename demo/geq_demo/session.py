@@ -9,15 +9,15 @@ import numpy as np
 from jaxtyping import UInt8
 
 from geq.errors import GeqError
-from geq_demo.answer import answer_part
-from geq_demo.collection import Collection
+from geq_demo.answer_panel import answer_part
+from geq_demo.attention_panel import focus_part
 from geq_demo.distortion import Distortion
-from geq_demo.exhibit import Exhibit
-from geq_demo.focus import focus_part
+from geq_demo.input_image import FilePicture, Picture, SamplePicture
 from geq_demo.markup import EMPTY, Markup, element
-from geq_demo.memory import Memory
-from geq_demo.picture import FilePicture, Picture, SamplePicture
-from geq_demo.settling import Kind, settling_part, steps_of
+from geq_demo.network_choice import Collection
+from geq_demo.recent_cache import Memory
+from geq_demo.served_network import Exhibit
+from geq_demo.solve_panel import Kind, settling_part, steps_of
 
 THUMBNAIL = 96
 """Least side of a picture in the gallery, in pixels."""

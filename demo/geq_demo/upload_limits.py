@@ -13,7 +13,7 @@ from starlette.formparsers import MultiPartException
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from geq_demo.picture import LARGEST_FILE
+from geq_demo.input_image import LARGEST_FILE
 
 UPLOAD, FOLDER = "/gradio_api/upload", "uploads"
 """Where files are sent to, and where they are kept, below gradio's temporary folder."""

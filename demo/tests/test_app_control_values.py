@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from stress.visitor import Visitor
+from stress.demo_visitor import Visitor
 
 from demo_server import refused_words, visit
 from geq_demo.server import FAILED

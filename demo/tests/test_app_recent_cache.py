@@ -6,7 +6,7 @@ import asyncio
 import gc
 
 import pytest
-from stress.visitor import Visitor, browser, open_page
+from stress.demo_visitor import Visitor, browser, open_page
 
 from geq_demo.server import checked_port, served
 from geq_demo.session import Session

@@ -7,10 +7,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from stress.visitor import API, Visitor
+from stress.demo_visitor import API, Visitor
 
 from demo_server import uploads_in, visit
-from geq_demo.guard import Guard
+from geq_demo.request_guard import Guard
 
 pytest.importorskip("gradio")
 

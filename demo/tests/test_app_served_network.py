@@ -13,11 +13,11 @@ import pytest
 import torch
 from PIL import Image
 
-from geq.training.run import RunFolder
-from geq_demo.collection import Collection
+from geq.training.run_folder import RunFolder
 from geq_demo.distortion import CLEAR, Distortion
-from geq_demo.exhibit import content_of
-from geq_demo.picture import FilePicture, Picture
+from geq_demo.input_image import FilePicture, Picture
+from geq_demo.network_choice import Collection
+from geq_demo.served_network import content_of
 from geq_demo.session import Look, Panel, Session
 from saved_runs import saved_run
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from stress.visitor import API, Visitor
+from stress.demo_visitor import API, Visitor
 
 from demo_server import refused_words, uploads_in, visit
-from geq_demo.picture import LARGEST_FILE
-from geq_demo.upload import FILES, LARGEST_QUESTION, RECEIVED, STORED
+from geq_demo.input_image import LARGEST_FILE
+from geq_demo.upload_limits import FILES, LARGEST_QUESTION, RECEIVED, STORED
 
 pytest.importorskip("gradio")
 

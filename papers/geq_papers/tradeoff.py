@@ -17,17 +17,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from geq.document import parse_json
-from geq.durable import write_durably
+from geq.atomic_io import write_durably
 from geq.equilibrium import ignore_failures
 from geq.errors import CheckpointError, OptionError
-from geq.model.differentiation import DifferentiationConfig
+from geq.model.gradient_config import DifferentiationConfig
+from geq.model.model_registry import model_spec
 from geq.model.network import Network
-from geq.model.registry import model_spec
-from geq.training.ingredient import evaluation_loader, open_split
-from geq.training.option import TrainOptions
-from geq.training.run import CONFIG, RunFolder
+from geq.safe_parsing import parse_json
+from geq.training.run_folder import CONFIG, RunFolder
+from geq.training.setup import evaluation_loader, open_split
 from geq.training.thread import limited_threads
+from geq.training.train_options import TrainOptions
 from geq_papers.tradeoff_setting import Setting, TradeoffOptions, settings
 
 if TYPE_CHECKING:

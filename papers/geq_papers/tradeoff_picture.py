@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from geq.durable import write_durably
-from geq.training.figure import new_figure, png
+from geq.atomic_io import write_durably
+from geq.training.matplotlib_figure import new_figure, png
 from geq_papers.tradeoff import Row
 
 KINDS = {"unrolled": ("C0", "o", (6, 6)), "IFT": ("C1", "s", (6, -14))}

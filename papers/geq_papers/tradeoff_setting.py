@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from geq.document import short
-from geq.training.option import LONGEST_NAME, TrainOptions, demand, is_folder_name
+from geq.safe_parsing import short
+from geq.training.train_options import LONGEST_NAME, TrainOptions, demand, is_folder_name
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from geq.data.corruption.registry import corruption_names
+from geq.data.corruption.corruption_registry import corruption_names
 from geq_papers.experiment.claim import Claim
 from geq_papers.experiment.experiment import Arm, Experiment, Metric, Scale
 from geq_papers.experiment.record import Record, record_path

@@ -11,13 +11,13 @@ import pytest
 
 from geq.cli import main
 from geq.errors import DataError
-from geq_papers.bench.branch import BRANCHES
 from geq_papers.bench.case import Case, Finding, Setting, Skip
-from geq_papers.bench.catalogue import CASES
-from geq_papers.bench.child import records
-from geq_papers.bench.markdown import markdown, read_records
-from geq_papers.bench.picture import plot, show
-from geq_papers.bench.statistic import constant
+from geq_papers.bench.case_list import CASES
+from geq_papers.bench.case_process import records
+from geq_papers.bench.cifar_branches import BRANCHES
+from geq_papers.bench.performance_tables import markdown, read_records
+from geq_papers.bench.terminal_output import plot, show
+from geq_papers.bench.timing_ratio import constant
 from geq_papers.command.bench import NAMES
 
 

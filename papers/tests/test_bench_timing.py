@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 
 from geq.errors import InputError
-from geq_papers.bench.measure import Convolutions, in_turns, peak_bytes
-from geq_papers.bench.statistic import constant, ratio
+from geq_papers.bench.timing import Convolutions, in_turns, peak_bytes
+from geq_papers.bench.timing_ratio import constant, ratio
 
 
 def test_ratio_forgets_a_disturbed_pair() -> None:

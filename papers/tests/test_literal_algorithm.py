@@ -10,8 +10,8 @@ from geq.equilibrium import Equilibrium
 from geq.errors import OptionError
 from geq.gradients import Gradient, Implicit, Phantom
 from geq.layers import GEQ2d, OptEq2d
-from geq_papers.bench.branch import torchdeq_solve
-from geq_papers.bench.literal import LiteralMap, cut, join
+from geq_papers.bench.cifar_branches import torchdeq_solve
+from geq_papers.bench.literal_algorithm import LiteralMap, cut, join
 
 
 def make_layer(dtype: torch.dtype, gradient: Gradient, tol: float, gamma: float | None = None) -> Equilibrium:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from geq_papers.bench.markdown import markdown, read_records
+from geq_papers.bench.performance_tables import markdown, read_records
+from geq_papers.experiment.experiment_registry import EXPERIMENTS
 from geq_papers.experiment.plan import usable
-from geq_papers.experiment.registry import EXPERIMENTS
+from geq_papers.report.evidence import gather
 from geq_papers.report.page import sections
-from geq_papers.report.source import gather
 from geq_papers.report.table import Table
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -18,10 +18,10 @@ from geq.errors import CheckpointError, OptionError
 from geq_papers.command import reproduce
 from geq_papers.experiment import runner as runner_module
 from geq_papers.experiment.experiment import ScaleName
+from geq_papers.experiment.experiment_registry import EXPERIMENTS
 from geq_papers.experiment.launcher import LocalLauncher
 from geq_papers.experiment.plan import Job, plan
 from geq_papers.experiment.progress import Bars
-from geq_papers.experiment.registry import EXPERIMENTS
 from geq_papers.experiment.runner import Runner
 
 EXPERIMENT = EXPERIMENTS["geq-table-1a"]
@@ -29,7 +29,7 @@ EXPERIMENT = EXPERIMENTS["geq-table-1a"]
 HOLD = """
 import sys
 from pathlib import Path
-from geq.training.run import RunFolder
+from geq.training.run_folder import RunFolder
 folder = RunFolder(Path(sys.argv[1]))
 folder.path.mkdir(parents=True)
 with folder.locked():

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import geq
-from geq_papers.theorem.sam import theorem5
+from geq_papers.theorem.theorem_5 import theorem5
 
 
 class Seminorm(geq.regularizers.FeatureRegulariser):

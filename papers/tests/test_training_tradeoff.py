@@ -11,8 +11,8 @@ import pytest
 
 from geq.cli import main
 from geq.errors import CheckpointError, OptionError
-from geq.training.option import TrainOptions
-from geq.training.run import RunFolder
+from geq.training.run_folder import RunFolder
+from geq.training.train_options import TrainOptions
 from geq_papers.tradeoff import Setting, Tradeoff, TradeoffOptions
 
 Small = Callable[..., TrainOptions]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from geq.data.dataset import Statistics
 from geq.errors import GeqError
-from geq.training.ingredient import DataDescription
-from stress.part import peak
+from geq.training.setup import DataDescription
+from stress.stress_parts import peak
 
 SECONDS, MEGABYTES = 20.0, 700
 """CPU time that a case may take, and memory that the process may grow by."""

@@ -12,10 +12,10 @@ from PIL import Image
 
 from geq.data.archive import unpack
 from geq.data.corruption.cifar_c import read_cifar_c
-from geq.data.idx import read_idx
-from geq.data.image import read_image
+from geq.data.image_reader import read_image
+from geq.data.mnist import read_idx
 from stress.attack import Attack, Case, Ground, reading, written
-from stress.attack.program import shown
+from stress.attack.code_execution import shown
 
 
 def idx(shape: tuple[int, ...], content: int, packed: bool) -> Attack:

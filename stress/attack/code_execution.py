@@ -18,15 +18,15 @@ import torch
 
 from geq.data.cifar import read_cifar
 from geq.data.corruption.cifar_c import read_cifar_c
-from geq.data.idx import read_idx
-from geq.data.image import read_image
+from geq.data.image_reader import read_image
+from geq.data.mnist import read_idx
+from geq.model.model_registry import create_model
 from geq.model.network import Network
-from geq.model.registry import create_model
 from geq.training.checkpoint import Checkpoint
 from geq.training.fit import resume
-from geq.training.option import TrainOptions
-from geq.training.run import RunFolder
-from geq_demo.picture import FilePicture
+from geq.training.run_folder import RunFolder
+from geq.training.train_options import TrainOptions
+from geq_demo.input_image import FilePicture
 from geq_papers.experiment.record import read_records
 from stress.attack import DIGITS, Attack, Case, Ground, reading, written
 

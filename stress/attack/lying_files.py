@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from geq.command.train import main as train
+from geq.model.model_registry import create_model
 from geq.model.network import Network
-from geq.model.registry import create_model
-from geq.training.ingredient import build_model
-from geq.training.option import TrainOptions
-from geq.training.run import RunFolder
+from geq.training.run_folder import RunFolder
+from geq.training.setup import build_model
+from geq.training.train_options import TrainOptions
 from geq.weights.card import read_card
 from stress.attack import DIGITS, Attack, Case, Ground, reading
-from stress.attack.program import refused_records
+from stress.attack.code_execution import refused_records
 
 DEEP = "[" * 100_000
 LAUGHS = "a: &a [ha, ha, ha, ha, ha, ha, ha, ha, ha]\n" + "".join(

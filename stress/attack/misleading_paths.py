@@ -10,18 +10,18 @@ import zipfile
 from collections.abc import Callable
 from functools import partial
 
-from geq.analysis.part import run_parts
-from geq.analysis.request import Settings
+from geq.analysis.part_runner import run_parts
+from geq.analysis.settings import Settings
+from geq.atomic_io import exclusively
 from geq.data.archive import unpack
-from geq.data.folder import read_image_folder
-from geq.durable import exclusively
+from geq.data.class_folders import read_image_folder
+from geq.model.model_registry import create_model
 from geq.model.network import Network
-from geq.model.registry import create_model
-from geq.model.shipped import shipped_folder
-from geq.training.option import TrainOptions
+from geq.model.shipped_networks import shipped_folder
+from geq.training.hyperparameter_search import SearchOptions
 from geq.training.preset import preset_path
-from geq.training.run import RunFolder
-from geq.training.search import SearchOptions
+from geq.training.run_folder import RunFolder
+from geq.training.train_options import TrainOptions
 from geq.weights.pack import pack
 from geq_papers.command.report import main as report
 from geq_papers.tradeoff import TradeoffOptions

@@ -20,29 +20,30 @@ from dataclasses import asdict, replace
 from importlib import import_module
 from pathlib import Path
 
-from stress.part import Row
+from stress.stress_parts import Row
 
 KINDS = {
-    "rank": "training",
-    "training": "training",
-    "output": "output",
-    "fetching": "data",
-    "disk": "disk",
-    "reproduction": "output",
-    "vanishing": "data",
-    "corruption": "data",
-    "readonly": "disk",
-    "clock": "training",
+    "rank": "training_faults",
+    "training": "training_faults",
+    "output": "result_faults",
+    "fetching": "dataset_faults",
+    "disk": "disk_faults",
+    "reproduction": "result_faults",
+    "vanishing": "dataset_faults",
+    "corruption": "dataset_faults",
+    "readonly": "disk_faults",
+    "clock": "training_faults",
 }
 """Functions of a scale, and the module of each, the longest first."""
 
 AT_A_TIME = 2
 LOADED = """
 geq.cli geq.command.train geq.command.data geq.command.export geq.command.weights geq.command.evaluate
-geq.command.runs geq.training.fit geq.data.fetch geq.export geq.weights.pack geq.weights.measure
-geq.analysis.part geq_papers.command.reproduce geq_papers.command.report geq_papers.experiment.child
-geq_papers.experiment.runner geq_papers.report.page torch.utils.tensorboard lightning.fabric jsonargparse
-rich.progress rich.table sklearn.datasets PIL.Image matplotlib.figure skimage scipy.ndimage yaml
+geq.command.runs geq.training.fit geq.data.fetch geq.export geq.weights.pack geq.weights.card_measurements
+geq.analysis.part_runner geq_papers.command.reproduce geq_papers.command.report
+geq_papers.experiment.training_process geq_papers.experiment.runner geq_papers.report.page
+torch.utils.tensorboard lightning.fabric jsonargparse rich.progress rich.table sklearn.datasets PIL.Image
+matplotlib.figure skimage scipy.ndimage yaml
 """
 """Modules that the forked children would otherwise load each by itself."""
 
@@ -89,7 +90,7 @@ def collect(process: subprocess.Popen[str], rows: queue.Queue[Row | None]) -> No
 def main(form: str, seed: str, *kinds: str) -> None:
     import torch
 
-    from stress.fault.disk import own_mounts
+    from stress.fault.disk_faults import own_mounts
     from stress.fault.trial import Scale
 
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))  # ends what it has started as well

@@ -17,7 +17,7 @@ import numpy as np
 
 from stress.fault.child import done, dying, geq
 from stress.fault.trial import Kills, Scale, Trials, await_true, options, resumed, training, whole_run
-from stress.part import Row
+from stress.stress_parts import Row
 
 IMAGES, CORRUPTIONS = 20, ("brightness", "gaussian_noise", "contrast")
 NAME, FILES, SIZE = "small", 24, 40_000
@@ -117,7 +117,7 @@ def wrong_files(root: Path, contents: dict[str, bytes]) -> list[str]:
 
 def fetch(address: str, archive: bytes, root: Path, at: int | None = None) -> Callable[[], int]:
     def before() -> None:
-        from geq.data.source import SOURCES, Download, Source
+        from geq.data.download_sources import SOURCES, Download, Source
 
         md5 = hashlib.md5(archive, usedforsecurity=False).hexdigest()
         SOURCES[NAME] = Source((Download(f"http://official.invalid/{NAME}.tar.gz", md5),), NAME)

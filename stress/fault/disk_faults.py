@@ -18,11 +18,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from stress.fault import data
+from stress.fault import dataset_faults
 from stress.fault.child import Child, End, done, geq
-from stress.fault.output import RESULTS, reproduce
+from stress.fault.result_faults import RESULTS, reproduce
 from stress.fault.trial import Scale, Trials, half_written, options, resumed, training, whole_run
-from stress.part import Row
+from stress.stress_parts import Row
 
 MEGABYTE = 1 << 20
 NEW_NAMESPACE, LAZY = 0x00020000, 2
@@ -133,24 +133,27 @@ def squeezed(place: Path, room: int, there: bool, work: Callable[[], int]) -> En
 def full_of_data(scale: Scale) -> Row:
     """Fetch and corrupt with too little room, then with enough."""
     folder, chance = scale.within("data"), scale.random("disk")
-    contents = {f"{data.NAME}/{n:02}.bin": chance.randbytes(data.SIZE) for n in range(data.FILES)}
-    archive = data.packed(contents)
-    data.cifar10(folder, scale.seed)
-    done(data.corrupt(folder, folder / "whole"), folder / "whole.txt")
-    whole = data.arrays(folder / "whole")
+    contents = {
+        f"{dataset_faults.NAME}/{n:02}.bin": chance.randbytes(dataset_faults.SIZE)
+        for n in range(dataset_faults.FILES)
+    }
+    archive = dataset_faults.packed(contents)
+    dataset_faults.cifar10(folder, scale.seed)
+    done(dataset_faults.corrupt(folder, folder / "whole"), folder / "whole.txt")
+    whole = dataset_faults.arrays(folder / "whole")
     trials = Trials(
         "disk full while fetching or corrupting",
         "a sentence that says so; with room the same command goes on to every byte",
     )
-    with data.serving(archive) as address:
+    with dataset_faults.serving(archive) as address:
         jobs: dict[str, tuple[Callable[[Path], Any], Callable[[Path], list[str]], int]] = {
             "fetch": (
-                lambda place: data.fetch(address, archive, place),
-                lambda place: data.wrong_files(place, contents),
+                lambda place: dataset_faults.fetch(address, archive, place),
+                lambda place: dataset_faults.wrong_files(place, contents),
                 2 * len(archive),
             ),
             "corrupt": (
-                lambda place: data.corrupt(folder, place),
+                lambda place: dataset_faults.corrupt(folder, place),
                 lambda place: [n for n in whole if (place / n).read_bytes() != whole[n]],
                 sum(map(len, whole.values())),
             ),
@@ -179,7 +182,7 @@ def readonly(scale: Scale) -> Iterator[Row]:
     if not (place / "part" / "config.yaml").exists():  # killed before it was anything: then this is resumed
         shutil.copytree(whole, place / "part", dirs_exist_ok=True)
         (place / "part" / "log.jsonl").unlink()
-    data.cifar10(folder, scale.seed)
+    dataset_faults.cifar10(folder, scale.seed)
     shutil.copy(RESULTS / "geq-figure-3.jsonl", place / "results")
     inside = place / "new"
     report: list[str | Path] = ["report", place / "results", "--quiet", "--output"]
@@ -187,8 +190,10 @@ def readonly(scale: Scale) -> Iterator[Row]:
         "train": geq("train", *given, "--name=new", "--quiet"),
         "resume": geq("train", "--resume", place / "part", "--quiet"),
         "reproduce": reproduce(place, 1),
-        "fetch": data.fetch("http://127.0.0.1:9", data.packed({f"{data.NAME}/a": b"a"}), place),
-        "corrupt": data.corrupt(folder, inside),
+        "fetch": dataset_faults.fetch(
+            "http://127.0.0.1:9", dataset_faults.packed({f"{dataset_faults.NAME}/a": b"a"}), place
+        ),
+        "corrupt": dataset_faults.corrupt(folder, inside),
         "report": geq(*report, inside / "page.html"),
         "export": geq("export", whole, "--torch", place / "net.pt2"),
         "pack": geq("weights", "--pack", whole, "--name", "net", "--output", inside, "--images", "5"),

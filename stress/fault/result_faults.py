@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from geq_papers.experiment.child import arguments_for
-from geq_papers.experiment.child import main as train_one
 from geq_papers.experiment.plan import Work
 from geq_papers.experiment.record import read_records
+from geq_papers.experiment.training_process import arguments_for
+from geq_papers.experiment.training_process import main as train_one
 from stress.fault.child import Child, done, dying, geq
 from stress.fault.trial import (
     Kills,
@@ -23,7 +23,7 @@ from stress.fault.trial import (
     timeless,
     whole_run,
 )
-from stress.part import Row
+from stress.stress_parts import Row
 
 RESULTS = Path(__file__).parents[2] / "results" / "small"
 MOST = 100
@@ -133,7 +133,7 @@ def unreadable(case: Case) -> list[str]:
 
 
 class Forked:
-    """A training of :mod:`geq_papers.experiment.child`, forked; else like one of the local launcher."""
+    """A training of :mod:`geq_papers.experiment.training_process`, forked; else like a local launcher's."""
 
     def __init__(self, work: Work, log: Path) -> None:
         reading, self.writing = os.pipe()

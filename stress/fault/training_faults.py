@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from geq.training.run import CONFIG
+from geq.training.run_folder import CONFIG
 from stress.fault import trial
 from stress.fault.child import CLEAR, Child, dying, geq
 from stress.fault.trial import (
@@ -26,7 +26,7 @@ from stress.fault.trial import (
     options,
     whole_run,
 )
-from stress.part import Row
+from stress.stress_parts import Row
 
 ARMS: dict[str, dict[str, str]] = {
     "equilibrium": {"train_size": "96"},

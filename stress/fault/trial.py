@@ -13,9 +13,9 @@ import torch
 
 from geq.errors import GeqError
 from geq.training.checkpoint import Checkpoint
-from geq.training.run import CONFIG, RunFolder
+from geq.training.run_folder import CONFIG, RunFolder
 from stress.fault.child import Child, End, done, geq
-from stress.part import Row
+from stress.stress_parts import Row
 
 TINY: dict[str, str | Path | int] = {
     "model": "geq_tiny",

@@ -22,7 +22,7 @@ from typing import Any
 
 from stress.fuzz.mutation import mutated
 from stress.fuzz.target import MODULES, Tally, Target, scratch, targets
-from stress.part import Row
+from stress.stress_parts import Row
 
 LOG = Path(tempfile.gettempdir()) / "geq-fuzz.log"
 """Output of libFuzzer."""
@@ -35,11 +35,12 @@ KEPT = 2000
 """Executions between two writings of the record."""
 LIMITS = ("-rss_limit_mb=3072", "-timeout=20", "-print_final_stats=1", "-verbosity=0", "-close_fd_mask=0")
 INSTRUMENTED = """
-geq.data.cifar geq.data.restricted geq.data.idx geq.data.archive geq.data.stream geq.data.folder
-geq.data.image geq.data.segmentation geq.data.corruption.cifar_c geq.data.hub geq_demo.picture
-geq.document geq_papers.experiment.record geq.weights.card geq.weights.text geq.training.run
-geq.training.option geq.training.ingredient geq.training.checkpoint geq.analysis.part geq.analysis.result
-geq.export.onnx_file geq.model.pretrained geq.model.allowance geq.model.config
+geq.data.cifar geq.data.restricted_pickle geq.data.mnist geq.data.archive geq.data.stream
+geq.data.class_folders geq.data.image_reader geq.data.segmentation geq.data.corruption.cifar_c geq.data.hub
+geq_demo.input_image geq.safe_parsing geq_papers.experiment.record geq.weights.card geq.weights.text
+geq.training.run_folder geq.training.train_options geq.training.setup geq.training.checkpoint
+geq.analysis.part_runner geq.analysis.result geq.export.onnx_file geq.model.pretrained geq.model.size_guard
+geq.model.config
 """
 """Readers: their branches say whether a file is worth keeping."""
 

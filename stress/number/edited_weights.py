@@ -14,8 +14,8 @@ from geq.constraints import Constraint, LearnedSpectralBound, SpectralBound, Spe
 from geq.equilibrium import Equilibrium
 from geq.kernels import GaussianKernel
 from geq.operators import Operator
-from stress.number.verdict import DTYPES, LAYERS, Tally, build, contexts_of, judge, sample, solve
-from stress.part import Row
+from stress.number.verdicts import DTYPES, LAYERS, Tally, build, contexts_of, judge, sample, solve
+from stress.stress_parts import Row
 
 Edit = Callable[[Tensor, torch.Generator], Tensor]
 

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from geq.equilibrium import Equilibrium
 from geq.solvers import FISTA, Anderson, Picard, ProximalGradient, Solver
-from stress.number.verdict import DTYPES, HALF, LAYERS, SOLVERS, Tally, Verdict, build, fits, sample, solve
-from stress.part import Row
+from stress.number.verdicts import DTYPES, HALF, LAYERS, SOLVERS, Tally, Verdict, build, fits, sample, solve
+from stress.stress_parts import Row
 
 STEPS = (1e-12, 1e-9, 1e-6, 1e-3, 0.1, 1.0, 1.9, 10.0)
 SIZES = (1e-30, 1e-8, 1.0, 1e8, 1e30)

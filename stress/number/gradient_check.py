@@ -16,9 +16,9 @@ from geq.equilibrium import Equilibrium
 from geq.errors import ConvergenceError, ConvergenceWarning, GeqError
 from geq.gradients import Gradient, Implicit, JacobianFree, Phantom, Unrolled
 from geq.solvers import Anderson, Broyden, Picard
-from stress.number.edited import feedbacks
-from stress.number.verdict import DTYPES, LAYERS, Tally, Verdict, build, sample
-from stress.part import Row
+from stress.number.edited_weights import feedbacks
+from stress.number.verdicts import DTYPES, LAYERS, Tally, Verdict, build, sample
+from stress.stress_parts import Row
 
 GRADIENTS: dict[str, Gradient] = {
     "Implicit": Implicit(),

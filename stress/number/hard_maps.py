@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from geq.solvers import Anderson, Broyden, Picard, Solver, fixed_point
-from stress.number.literal import norm
-from stress.number.verdict import DTYPES, HALF, SOLVERS, Tally, allowed, from_an_energy
-from stress.part import Row
+from stress.number.literal_cells import norm
+from stress.number.verdicts import DTYPES, HALF, SOLVERS, Tally, allowed, from_an_energy
+from stress.stress_parts import Row
 
 Map = Callable[[Tensor], Tensor]
 BATCH = 4

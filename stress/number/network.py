@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from geq.equilibrium import Equilibrium
 from geq.kernels import PatchGaussianKernel, compiled_patch
-from geq.model.registry import create_model
-from stress.number.verdict import DTYPES, Tally, Verdict, contexts_of, judge
-from stress.part import Row
+from geq.model.model_registry import create_model
+from stress.number.verdicts import DTYPES, Tally, Verdict, contexts_of, judge
+from stress.stress_parts import Row
 
 
 def run_kernel(short: bool, generator: torch.Generator) -> Iterator[Row]:

@@ -18,8 +18,8 @@ from geq.errors import ConvergenceWarning, GeqError
 from geq.kernels import PatchGaussianKernel, PolynomialKernel, SigmoidKernel
 from geq.layers import DeepOptEq2d, DeepOptEqLinear, GEQ2d, GEQLinear, OptEq2d, OptEqLinear
 from geq.solvers import FISTA, Anderson, Broyden, Picard, ProximalGradient, Solution, Solver
-from stress.number.literal import LiteralMap, norm
-from stress.part import Row
+from stress.number.literal_cells import LiteralMap, norm
+from stress.stress_parts import Row
 
 C, SIDE = 3, 4
 LAYERS: dict[str, Callable[..., Equilibrium]] = {

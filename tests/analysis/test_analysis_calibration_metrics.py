@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torchmetrics.functional.classification import multiclass_calibration_error
 
-from geq.analysis.reliability import (
+from geq.analysis.calibration_metrics import (
     Reliability,
     accuracy,
     brier_score,

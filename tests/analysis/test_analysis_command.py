@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 import geq
-from geq.analysis.request import PARTS, Settings, chosen
 from geq.analysis.result import Result, Table
+from geq.analysis.settings import PARTS, Settings, chosen
 from geq.cli import main
-from geq.training.ingredient import build_model, open_datasets
-from geq.training.option import TrainOptions
-from geq.training.run import RunFolder
+from geq.training.run_folder import RunFolder
+from geq.training.setup import build_model, open_datasets
+from geq.training.train_options import TrainOptions
 
 FEW = ["--images", "4", "--train_images", "40", "--draws", "5", "--steps", "2"]
 THEORY = "certificate,bounds"

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 from torchmetrics.functional.classification import binary_auroc
 
-from geq.analysis.observation import Observation
-from geq.analysis.ood import Scores, Usual, auroc, doubt, gain
-from geq.analysis.ood_set import Reshaped, limited, noise, shape_of, shuffled, stand_in
+from geq.analysis.image_outputs import Observation
+from geq.analysis.ood_datasets import Reshaped, limited, noise, shape_of, shuffled, stand_in
+from geq.analysis.ood_scores import Scores, Usual, auroc, doubt, gain
 from geq.data.dataset import ImageDataset, Statistics
 from geq.errors import InputError
 

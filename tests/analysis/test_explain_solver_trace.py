@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from geq.analysis.trace import flat, own_way, trace
+from geq.analysis.solver_trace import flat, own_way, trace
 from geq.constraints import SpectralBound, Unconstrained
 from geq.equilibrium import Equilibrium
 from geq.errors import InputError
 from geq.gradients import Unrolled
 from geq.layers import DeepOptEq2d, GEQ2d, OptEq2d
-from geq.model.registry import create_model
+from geq.model.model_registry import create_model
 from geq.solvers import FISTA, Anderson, Broyden, Picard, ProximalGradient
 
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from geq.cli import main
-from geq.training.option import TrainOptions
+from geq.training.train_options import TrainOptions
 
 Shown = pytest.CaptureFixture[str]
 
@@ -114,7 +114,7 @@ def test_help_speaks_of_values_in_words(command: str, capsys: Shown) -> None:
 def test_options_are_known_without_torch() -> None:
     """Help, completion and misspelt names answer at once."""
     code = (
-        "import sys; from geq.command.syntax import whole_syntax; assert len(whole_syntax()) > 20; "
+        "import sys; from geq.command.completion_words import whole_syntax; assert len(whole_syntax()) > 20; "
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

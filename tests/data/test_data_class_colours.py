@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from geq.data.palette import PALETTES, VOID, colours_of
+from geq.data.class_colours import PALETTES, VOID, colours_of
 from geq.data.segmentation import CAMVID_CLASSES, CITYSCAPES_TRAIN_IDS
 from geq.errors import OptionError
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from PIL import Image
 
+from geq.data.class_folders import read_image_folder
 from geq.data.dataset import Split
-from geq.data.folder import read_image_folder
-from geq.data.registry import load_dataset
+from geq.data.dataset_registry import load_dataset
 from geq.errors import DataError, OptionError
 
 CLASSES = ("n01", "n02", "n03")

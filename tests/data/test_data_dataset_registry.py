@@ -6,7 +6,13 @@ import pytest
 import torch
 
 from geq.data.dataset import ImageDataset
-from geq.data.registry import DatasetOptions, dataset_info, dataset_names, load_dataset, load_with_options
+from geq.data.dataset_registry import (
+    DatasetOptions,
+    dataset_info,
+    dataset_names,
+    load_dataset,
+    load_with_options,
+)
 from geq.errors import OptionError
 
 

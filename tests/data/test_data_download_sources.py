@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from geq.data.idx import SYSTEM_FOLDERS
-from geq.data.registry import dataset_names
-from geq.data.source import SOURCES, check_files
+from geq.data.dataset_registry import dataset_names
+from geq.data.download_sources import SOURCES, check_files
+from geq.data.mnist import SYSTEM_FOLDERS
 from geq.errors import DataError, OptionError
 
 

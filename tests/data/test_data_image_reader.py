@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from stress.attack.bomb import webp
 
-from geq.data.image import decode_image, read_image, read_mask
+from geq.data.image_reader import decode_image, read_image, read_mask
 from geq.errors import DataError
 
 

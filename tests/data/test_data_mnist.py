@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from geq.data.dataset import Statistics
-from geq.data.idx import SYSTEM_FOLDERS, read_idx, read_mnist
+from geq.data.mnist import SYSTEM_FOLDERS, read_idx, read_mnist
 from geq.errors import DataError
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from geq.data.restricted import read_pickle
+from geq.data.restricted_pickle import read_pickle
 from geq.errors import DataError
 
 
@@ -127,7 +127,7 @@ def test_a_key_that_takes_for_ever_to_hash_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_shape_of_a_hundred_thousand_huge_numbers_is_refused(tmp_path: Path) -> None:
-    from stress.attack.program import long_shape
+    from stress.attack.code_execution import long_shape
 
     (tmp_path / "file").write_bytes(long_shape())
     with pytest.raises(DataError, match="an array of shape"):

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geq.data.cifar import CIFAR100_CLASSES, COARSE_OF_FINE, read_cifar
-from geq.data.protocol import first_classes, hold_out, stratified, subset_by_size, superclasses
-from geq.data.registry import load_dataset
+from geq.data.dataset_registry import load_dataset
+from geq.data.splits import first_classes, hold_out, stratified, subset_by_size, superclasses
 from geq.errors import InputError, OptionError
 
 

@@ -12,7 +12,7 @@ from sklearn.datasets import load_digits, load_iris
 
 from geq.errors import GeqError, InputError
 from geq.sklearn import GEQClassifier, GEQRegressor, OptEqClassifier
-from geq.sklearn.finite import largest_value
+from geq.sklearn.validation import largest_value
 
 KINDS = [GEQClassifier, OptEqClassifier, GEQRegressor]
 LARGE = [1e10, 1e13, 1e15, 1e18, 1e19, 1e20, 1e25, 1e30, 1e35, 9.97e36, 1e38, 3e38]

@@ -13,8 +13,8 @@ from geq.equilibrium import ignore_failures
 from geq.errors import OptionError
 from geq.export.portable import PortableNetwork
 from geq.kernels import GaussianKernel, Kernel
+from geq.model.model_registry import create_model
 from geq.model.network import Network
-from geq.model.registry import create_model
 from geq.operators import Dense
 from geq.solvers import Broyden
 
@@ -163,7 +163,7 @@ class OwnProblem(EnergyProblem):
 
 def test_derived_gradients_are_refused() -> None:
     from geq.equilibrium import Equilibrium
-    from geq.export.mapping import attraction_of, plain_map
+    from geq.export.cell_maps import attraction_of, plain_map
 
     with pytest.raises(OptionError, match="Inverse cannot be exported"):
         attraction_of(Inverse(), torch.float32)

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from geq.errors import OptionError
-from geq.model.branch import BranchConfig, BranchNetwork
-from geq.model.registry import create_model, model_spec
+from geq.model.branch_network import BranchConfig, BranchNetwork
+from geq.model.model_registry import create_model, model_spec
 
 
 def cascade(**changes: object) -> BranchNetwork:

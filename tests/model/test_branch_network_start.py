@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from geq.errors import OptionError
-from geq.model.branch import BranchNetwork, Norm
+from geq.model.branch_network import BranchNetwork, Norm
 from geq.model.geq import STRONG_TINY
 
 

@@ -10,7 +10,7 @@ import torch
 
 import geq
 from geq.errors import CheckpointError, OptionError
-from geq.model.differentiation import FREQUENCIES
+from geq.model.gradient_config import FREQUENCIES
 from geq.model.network import Network
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from geq.model.isometry import isometric_kernel
+from geq.model.isometric_kernel import isometric_kernel
 from geq.operators import Convolution
 
 SHAPES = pytest.mark.parametrize(

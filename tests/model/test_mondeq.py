@@ -13,10 +13,10 @@ from geq.certificates.well_posedness import MonotoneWellPosedness
 from geq.equilibrium import Equilibrium
 from geq.errors import GeqError, InputError, OptionError
 from geq.gradients import Implicit
-from geq.model.mon import Mon
-from geq.model.mon_cell import ForwardBackwardCell, MonotoneCell, PeacemanRachfordCell, prox
-from geq.model.mon_operator import apply_symbol, norm_upper_bound, symbol
-from geq.model.registry import create_model
+from geq.model.circular_convolution import apply_symbol, norm_upper_bound, symbol
+from geq.model.model_registry import create_model
+from geq.model.mondeq import Mon
+from geq.model.mondeq_cell import ForwardBackwardCell, MonotoneCell, PeacemanRachfordCell, prox
 
 CELLS = [ForwardBackwardCell, PeacemanRachfordCell]
 SIZE = (5, 6)

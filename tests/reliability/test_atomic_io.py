@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from geq import durable
-from geq.durable import exclusively, explained_write_errors, remove_leftovers, replace_folder, write_durably
+from geq import atomic_io
+from geq.atomic_io import exclusively, explained_write_errors, remove_leftovers, replace_folder, write_durably
 from geq.errors import CheckpointError, DataError
 
 
@@ -28,7 +28,7 @@ def test_a_folder_takes_the_place_of_another(
     can_exchange: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not can_exchange:
-        monkeypatch.setattr(durable, "_exchange", lambda one, other: False)
+        monkeypatch.setattr(atomic_io, "_exchange", lambda one, other: False)
     new, place = folder_with(tmp_path / "new", "new"), folder_with(tmp_path / "place", "old")
     replace_folder(new, place)
     assert (place / "file").read_text() == "new"
@@ -41,7 +41,7 @@ def test_a_folder_takes_the_place_of_another(
 def test_the_old_folder_comes_back_when_the_new_one_cannot_take_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(durable, "_exchange", lambda one, other: False)
+    monkeypatch.setattr(atomic_io, "_exchange", lambda one, other: False)
     place = folder_with(tmp_path / "place", "old")
     with pytest.raises(FileNotFoundError):
         replace_folder(tmp_path / "absent", place)
@@ -61,7 +61,7 @@ def test_leftovers_are_files_and_folders_of_that_name_only(tmp_path: Path) -> No
 def test_the_lock_of_a_killed_process_is_free(kind: str, tmp_path: Path) -> None:
     lock = tmp_path if kind == "folder" else tmp_path / "lock"
     code = (
-        "import sys, time, pathlib; from geq.durable import exclusively\n"
+        "import sys, time, pathlib; from geq.atomic_io import exclusively\n"
         "with exclusively(pathlib.Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
     )
     holder = subprocess.Popen([sys.executable, "-c", code, str(lock)], stdout=subprocess.PIPE, text=True)

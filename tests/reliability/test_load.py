@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from stress.demo_visitor import Answers, Visitor, browser, open_page
 from stress.load import Memory, flatness, latency
-from stress.visitor import Answers, Visitor, browser, open_page
 
 
 def test_rows_say_what_failed() -> None:
@@ -40,8 +40,8 @@ def test_visitors_and_malformed_requests() -> None:
     from pathlib import Path
     from tempfile import TemporaryDirectory
 
+    from stress.demo_visitor import demo
     from stress.load import attacked
-    from stress.visitor import demo
 
     with TemporaryDirectory() as name, demo(Path(name)) as server:
         asyncio.run(late_and_from_elsewhere(server.address))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from stress.number import edited, network, size, window
-from stress.number.verdict import LAYERS, Tally, Verdict, build, contexts_of, judge, sample
+from stress.number import edited_weights, extreme_inputs, hard_maps, network
+from stress.number.verdicts import LAYERS, Tally, Verdict, build, contexts_of, judge, sample
 
 from geq.kernels import compiled_patch
 
@@ -37,10 +37,10 @@ def test_right_answers_are_found_right_and_wrong_ones_wrong(name: str) -> None:
 @pytest.mark.parametrize(
     "family",
     [
-        lambda: size.not_finite(generator()),
-        lambda: size.batches((1, 16), generator()),
-        lambda: edited.fixed_gamma(range(-30, 31, 30), generator()),
-        lambda: edited.poisoned(generator()),
+        lambda: extreme_inputs.not_finite(generator()),
+        lambda: extreme_inputs.batches((1, 16), generator()),
+        lambda: edited_weights.fixed_gamma(range(-30, 31, 30), generator()),
+        lambda: edited_weights.poisoned(generator()),
     ],
     ids=["not finite", "batches", "gamma", "running scale"],
 )
@@ -53,11 +53,11 @@ def test_nothing_wrong_in_silence(family: Any) -> None:
 @pytest.mark.parametrize(
     "family",
     [
-        lambda: size.magnitude(range(-30, 31, 20), generator(), ["GEQLinear"]),
-        lambda: size.starts((1e-9, 0.1), (1e-30, 1.0), generator(), ["OptEqLinear"]),
-        lambda: edited.bounded(1, generator()),
-        lambda: window.hard_maps((2,), 1, torch.float16, generator()),
-        lambda: window.windows(1, generator()),
+        lambda: extreme_inputs.magnitude(range(-30, 31, 20), generator(), ["GEQLinear"]),
+        lambda: extreme_inputs.starts((1e-9, 0.1), (1e-30, 1.0), generator(), ["OptEqLinear"]),
+        lambda: edited_weights.bounded(1, generator()),
+        lambda: hard_maps.hard_maps((2,), 1, torch.float16, generator()),
+        lambda: hard_maps.windows(1, generator()),
     ],
     ids=["sizes", "starts", "norm bound", "maps", "windows"],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import torch
-from stress.problem import drawn, soak
+from stress.random_problems import drawn, soak
 
 
 def test_no_claim_is_wrong() -> None:

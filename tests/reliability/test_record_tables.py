@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from stress.page import README, tables, written
-from stress.part import RECORD
+from stress.record_tables import README, tables, written
+from stress.stress_parts import RECORD
 
 
 def test_readme_has_the_records() -> None:
     text = README.read_text(encoding="utf-8")
-    assert text == written(text), "run python -m stress.page"
+    assert text == written(text), "run python -m stress.record_tables"
 
 
 def test_what_did_not_hold_is_shown(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from geq.model.network import Network
 from geq.training.checkpoint import Checkpoint
 from geq.training.fit import Outcome, resume, train
 from geq.training.interrupt import TrainingInterrupted
-from geq.training.option import TrainOptions
-from geq.training.run import RunFolder, known_runs
+from geq.training.run_folder import RunFolder, known_runs
+from geq.training.train_options import TrainOptions
 
 Small = Callable[..., TrainOptions]
 

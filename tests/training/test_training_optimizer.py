@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from geq.model.registry import create_model
-from geq.training.decay import build_optimizer, exempt_parameters, parameter_groups
-from geq.training.option import OptimizerOptions
+from geq.model.model_registry import create_model
+from geq.training.optimizer import build_optimizer, exempt_parameters, parameter_groups
+from geq.training.train_options import OptimizerOptions
 
 
 def test_exemptions_of_geq() -> None:

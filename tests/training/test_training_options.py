@@ -11,10 +11,10 @@ import yaml
 
 from geq.errors import OptionError
 from geq.model.config import typed_fields
-from geq.model.registry import model_spec
-from geq.training.ingredient import augmentation, build_model, open_datasets
-from geq.training.option import GROUPS, TrainOptions
+from geq.model.model_registry import model_spec
 from geq.training.preset import list_presets, preset_path
+from geq.training.setup import augmentation, build_model, open_datasets
+from geq.training.train_options import GROUPS, TrainOptions
 
 RESULTS = Path(__file__).parents[2] / "results"
 

@@ -14,8 +14,8 @@ from geq.cli import main
 from geq.errors import CheckpointError, DataError
 from geq.training.fit import Outcome, resume, train
 from geq.training.interrupt import TrainingInterrupted
-from geq.training.option import Precision, TrainOptions
-from geq.training.run import RunFolder
+from geq.training.run_folder import RunFolder
+from geq.training.train_options import Precision, TrainOptions
 
 Small = Callable[..., TrainOptions]
 FCN = {

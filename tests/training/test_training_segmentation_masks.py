@@ -11,14 +11,14 @@ import pytest
 from PIL import Image
 
 from geq.cli import main
-from geq.data.image import read_image, read_mask
-from geq.data.palette import PALETTES, colours_of
+from geq.data.class_colours import PALETTES, colours_of
+from geq.data.image_reader import read_image, read_mask
 from geq.data.segmentation import CAMVID_CLASSES, IGNORE
 from geq.errors import DataError
 from geq.training.fit import train
-from geq.training.option import TrainOptions
-from geq.training.run import RunFolder
-from geq.training.scene import overlay, with_legend, write_mask
+from geq.training.run_folder import RunFolder
+from geq.training.segmentation_masks import overlay, with_legend, write_mask
+from geq.training.train_options import TrainOptions
 from scenes import CAR, ROAD, SKY, scene, write_camvid
 
 COLOURS = colours_of("camvid", CAMVID_CLASSES)

@@ -8,10 +8,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geq.errors import OptionError
-from geq.model.registry import create_model
+from geq.model.model_registry import create_model
 from geq.model.segmenter import Segmenter
-from geq.training.inference import Inference
-from geq.training.option import TrainOptions
+from geq.training.sliding_window import Inference
+from geq.training.train_options import TrainOptions
 from geq_papers.model.fcn import FCN
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from geq.training.average import WeightAverage
+from geq.training.weight_average import WeightAverage
 
 
 def test_recursion_and_lending() -> None:

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from geq_papers.bench.accuracy import gradient_error
-from geq_papers.bench.branch import BRANCHES, Branch
 from geq_papers.bench.case import Case, Finding, Setting
-from geq_papers.bench.choice import choices
+from geq_papers.bench.cifar_branches import BRANCHES, Branch
+from geq_papers.bench.gradient_error import gradient_error
 from geq_papers.bench.memory import growth, peak_memory
 from geq_papers.bench.network import networks, small_network, start_up, threads
-from geq_papers.bench.step import equal_evaluations, inference, solver_overhead, to_tolerance, whole_layer
+from geq_papers.bench.rejected_variants import choices
+from geq_papers.bench.training_step import (
+    equal_evaluations,
+    inference,
+    solver_overhead,
+    to_tolerance,
+    whole_layer,
+)
 
 OnBranch = Callable[[Branch, Setting], Iterator[Finding]]
 

@@ -1,4 +1,4 @@
-"""One case in a process of its own: ``python -m geq_papers.bench.child CASE --threads N [--quick]``.
+"""One case in a process of its own: ``python -m geq_papers.bench.case_process CASE --threads N [--quick]``.
 
 Writes one JSON record per finding, each as soon as it is known.
 """
@@ -38,7 +38,7 @@ def records(case: Case, setting: Setting) -> Iterator[dict[str, Any]]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    from geq_papers.bench.catalogue import CASES
+    from geq_papers.bench.case_list import CASES
 
     parser = argparse.ArgumentParser()
     parser.add_argument("case", choices=list(CASES))

@@ -19,7 +19,7 @@ MALLOC = {
 
 def run_case(name: str, threads: int, quick: bool) -> Iterator[dict[str, Any]]:
     """The records of one case, as they come; a process that dies leaves a record of that."""
-    command = [sys.executable, "-m", "geq_papers.bench.child", name, "--threads", str(threads)]
+    command = [sys.executable, "-m", "geq_papers.bench.case_process", name, "--threads", str(threads)]
     command += ["--quick"] if quick else []
     environment = {**os.environ, **MALLOC, "OMP_NUM_THREADS": str(max(2, threads))}
     with subprocess.Popen(

@@ -19,7 +19,7 @@ from geq.layers.energy import GAUSSIAN_GRADIENT
 from geq.operators import Convolution
 from geq.solvers import Anderson
 from geq_papers.bench.case import Skip
-from geq_papers.bench.literal import LiteralMap
+from geq_papers.bench.literal_algorithm import LiteralMap
 
 OUT_CHANNELS = 256
 BEST_RIDGE = 1e-8

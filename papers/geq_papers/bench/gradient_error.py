@@ -10,10 +10,10 @@ from torch import Tensor
 from geq.equilibrium import Equilibrium
 from geq.gradients import Gradient, Implicit, Phantom
 from geq.layers.energy import STRONGEST
-from geq_papers.bench.branch import Branch, backward, torchdeq_solve
 from geq_papers.bench.case import Finding, Setting, Skip
-from geq_papers.bench.literal import LiteralMap
-from geq_papers.bench.statistic import constant
+from geq_papers.bench.cifar_branches import Branch, backward, torchdeq_solve
+from geq_papers.bench.literal_algorithm import LiteralMap
+from geq_papers.bench.timing_ratio import constant
 
 
 def weight_gradient(layer: Equilibrium) -> Tensor:

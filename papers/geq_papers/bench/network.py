@@ -10,13 +10,13 @@ from collections.abc import Iterator
 import torch
 import torch.nn.functional as F
 
+from geq.model.model_registry import create_model, list_models
 from geq.model.network import Network
-from geq.model.registry import create_model, list_models
-from geq_papers.bench.branch import BRANCHES
 from geq_papers.bench.case import Finding, Setting
-from geq_papers.bench.measure import Work, in_turns
-from geq_papers.bench.statistic import ratio
-from geq_papers.bench.step import training_step
+from geq_papers.bench.cifar_branches import BRANCHES
+from geq_papers.bench.timing import Work, in_turns
+from geq_papers.bench.timing_ratio import ratio
+from geq_papers.bench.training_step import training_step
 
 REFERENCE = "resnet18_cifar"
 NETWORKS = ("geq_cifar_5m", "mopteq_cifar_8m", "mdeq_cifar_10m")

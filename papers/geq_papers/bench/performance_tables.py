@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from geq.errors import DataError
-from geq_papers.bench.picture import target
+from geq_papers.bench.terminal_output import target
 
 Record = dict[str, Any]
 BRANCH = re.compile(r"^b\d+ ")

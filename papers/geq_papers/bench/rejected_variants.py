@@ -9,15 +9,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from geq.data.registry import load_dataset
+from geq.data.dataset_registry import load_dataset
 from geq.equilibrium import Equilibrium
+from geq.model.model_registry import create_model
 from geq.model.network import Network
-from geq.model.registry import create_model
-from geq_papers.bench.branch import BRANCHES, OUT_CHANNELS
 from geq_papers.bench.case import Finding, Setting
-from geq_papers.bench.measure import in_turns
+from geq_papers.bench.cifar_branches import BRANCHES, OUT_CHANNELS
 from geq_papers.bench.network import optimiser_step
-from geq_papers.bench.statistic import constant, ratio
+from geq_papers.bench.timing import in_turns
+from geq_papers.bench.timing_ratio import constant, ratio
 
 TRAINED_FOR = 60
 BATCH = 64

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from geq.training.figure import new_figure
+from geq.training.matplotlib_figure import new_figure
 
 
 def target(record: dict[str, Any]) -> str:

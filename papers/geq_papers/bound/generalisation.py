@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geq.analysis.constant import measure, unsuited
-from geq.analysis.norm import AffineMap, LayerNorms, input_map
-from geq.analysis.request import Settings
+from geq.analysis.analysed_network import Subject
+from geq.analysis.bound_constants import measure, unsuited
 from geq.analysis.result import Bound, Result, Table
-from geq.analysis.subject import Subject
+from geq.analysis.settings import Settings
+from geq.analysis.weight_norms import AffineMap, LayerNorms, input_map
 from geq.cells import EnergyProblem
 from geq.certificates.fourier_bound import wrapped
 from geq.equilibrium import Equilibrium, ignore_failures

@@ -21,8 +21,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from geq.analysis.analysed_network import Subject, solved_tightly
 from geq.analysis.result import Result, Table
-from geq.analysis.subject import Subject, solved_tightly
 from geq.cells import EnergyProblem
 from geq.equilibrium import Equilibrium
 from geq.kernels import BoundGaussian, BoundKernel, GaussianKernel, PatchGaussianKernel, to_patches

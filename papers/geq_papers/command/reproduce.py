@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from geq.command.option import add_json, add_quiet, parse
+from geq.command.argument_parser import add_json, add_quiet, parse
 from geq.command.terminal import WARNING, console_for, print_json
 from geq.errors import OptionError, unknown_name
 
@@ -72,7 +72,7 @@ def main(arguments: list[str]) -> int:
     asked = parse("reproduce", SUMMARY, arguments, declare)
     console = console_for(asked.json, asked.quiet)
     if asked.name is None:
-        from geq_papers.experiment.display import listed, show_list
+        from geq_papers.experiment.terminal_tables import listed, show_list
 
         if asked.json:
             print_json(listed())
@@ -144,7 +144,7 @@ def warn(text: str, console: Any) -> None:
 
 
 def chosen_experiments(name: str, scale: ScaleName) -> list[Experiment]:
-    from geq_papers.experiment.registry import EXPERIMENTS, GROUPS, find_experiment
+    from geq_papers.experiment.experiment_registry import EXPERIMENTS, GROUPS, find_experiment
 
     if name in GROUPS:
         return [experiment for experiment in GROUPS[name].values() if scale in experiment.scales]
@@ -168,7 +168,7 @@ def chosen_arms(only: str | None, experiments: list[Experiment], scale: ScaleNam
 def missing_data(jobs: list[Job]) -> str | None:
     """What must be fetched before an experiment can run."""
     from geq.errors import DataError
-    from geq.training.ingredient import open_split
+    from geq.training.setup import open_split
 
     for options in {job.options.data: job.options for job in jobs}.values():
         try:
@@ -212,8 +212,8 @@ def of_part(todo: list[Job], jobs: list[Job], part: str | None) -> list[Job]:
 
 def announce(todo: list[Job], launcher: Launcher, scale: ScaleName, yes: bool, console: Any) -> None:
     """Say what will be done and how long it takes; refuse what takes too long unless it is wanted."""
-    from geq_papers.experiment.cost import GPU_SPEEDUP, expected_work, in_words
     from geq_papers.experiment.plan import grouped
+    from geq_papers.experiment.run_time import GPU_SPEEDUP, expected_work, in_words
 
     works = grouped(todo)
     seconds = sum(map(expected_work, works))
@@ -237,10 +237,10 @@ def show_outcome(
     experiment: Experiment, scale: ScaleName, results: Path, console: Any, errors: Any
 ) -> dict[str, Any]:
     """Print the table and the claims; returns them for programs, with what there was to complain of."""
-    from geq_papers.experiment.display import claims_of, table_of
-    from geq_papers.experiment.outcome import outcome
+    from geq_papers.experiment.comparison import outcome
     from geq_papers.experiment.plan import usable
     from geq_papers.experiment.record import read_records, record_path
+    from geq_papers.experiment.terminal_tables import claims_of, table_of
 
     path = record_path(results, scale, experiment.name)
     records, complaints = read_records(path)
@@ -256,13 +256,13 @@ def show_outcome(
 
 
 def experiment_names() -> Iterable[str]:
-    from geq_papers.experiment.registry import EXPERIMENTS, GROUPS
+    from geq_papers.experiment.experiment_registry import EXPERIMENTS, GROUPS
 
     return (*EXPERIMENTS, *GROUPS)
 
 
 def arm_names() -> Iterable[str]:
-    from geq_papers.experiment.registry import EXPERIMENTS
+    from geq_papers.experiment.experiment_registry import EXPERIMENTS
 
     return dict.fromkeys(arm for experiment in EXPERIMENTS.values() for arm in experiment.arms)
 

@@ -7,9 +7,9 @@ import sys
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
-from geq.command.option import add_json, add_quiet
+from geq.command.argument_parser import add_json, add_quiet
 from geq.command.terminal import console_for, print_json
-from geq.command.training import as_yaml, declare_training, parse_training
+from geq.command.training_arguments import as_yaml, declare_training, parse_training
 from geq_papers.tradeoff_setting import Setting, TradeoffOptions
 
 if TYPE_CHECKING:

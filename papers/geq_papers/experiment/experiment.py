@@ -10,7 +10,7 @@ from geq.errors import OptionError, unknown_name
 from geq_papers.experiment.claim import Claim
 
 if TYPE_CHECKING:
-    from geq.training.run import RunFolder
+    from geq.training.run_folder import RunFolder
 
 ScaleName = Literal["smoke", "small", "paper"]
 SCALES: tuple[ScaleName, ...] = ("smoke", "small", "paper")

@@ -6,7 +6,7 @@ from typing import Any
 
 from geq_papers.experiment.claim import Claim
 from geq_papers.experiment.experiment import Arm, Experiment, Metric, Scale, ScaleName
-from geq_papers.experiment.recipe import sizes, smoke
+from geq_papers.experiment.training_recipe import sizes, smoke
 
 ACCURACY = Metric("test_accuracy", "accuracy")
 PARAMETERS = Metric("parameters", "parameters", "", 0, lower_is_better=True)

@@ -11,10 +11,10 @@ Deep OptEq 74.47, 81.91, 95.93.
 
 from __future__ import annotations
 
-from geq_papers.experiment.arm import PARAMETERS
 from geq_papers.experiment.claim import Claim
 from geq_papers.experiment.experiment import Arm, Experiment, Metric, Scale
-from geq_papers.experiment.recipe import ONE_CORE, paper
+from geq_papers.experiment.geq_arms import PARAMETERS
+from geq_papers.experiment.training_recipe import ONE_CORE, paper
 
 MIOU = Metric("test_miou", "mIoU")
 CLASSES, PIXELS = Metric("test_macc", "mAcc"), Metric("test_aacc", "aAcc")

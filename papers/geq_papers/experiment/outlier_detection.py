@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from geq.analysis.ood import auroc
+from geq.analysis.ood_scores import auroc
 from geq.data.dataset import Dataset, ImageDataset
 from geq.kernels import BoundGaussian
 from geq.model.network import Network

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from geq_papers.experiment.cost import expected_work, in_words
 from geq_papers.experiment.plan import Job, Work, grouped
+from geq_papers.experiment.run_time import expected_work, in_words
 
 
 class Bars:

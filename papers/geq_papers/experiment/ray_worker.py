@@ -24,7 +24,7 @@ PATIENCE = 120.0
 
 
 def run_child(arguments: list[str], folder: str, settings: dict[str, str]) -> tuple[int, bytes]:
-    """Run ``python -m geq_papers.experiment.child`` to its end; returns its code and what it printed.
+    """Run ``python -m geq_papers.experiment.training_process`` to its end; return its code and output.
 
     Args:
         arguments: of the child.
@@ -37,7 +37,7 @@ def run_child(arguments: list[str], folder: str, settings: dict[str, str]) -> tu
             "share the folder that the command is called in\n"
         ).encode()
     environment = {**settings, **os.environ, **dict.fromkeys(THREADS, "1")}
-    command = [sys.executable, "-m", "geq_papers.experiment.child", *arguments]
+    command = [sys.executable, "-m", "geq_papers.experiment.training_process", *arguments]
     with tempfile.TemporaryFile() as printed:
         process = subprocess.Popen(
             command,

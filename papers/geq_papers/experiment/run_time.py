@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from geq.model.catalogue import catalogue
-from geq.training.option import TrainOptions
+from geq.training.train_options import TrainOptions
 from geq_papers.experiment.plan import Work
 
 TRAINED: dict[str, float] = {

@@ -13,7 +13,7 @@ from typing import Any
 from geq_papers.experiment.claim import Claim
 from geq_papers.experiment.equilibrium_measurement import Validated
 from geq_papers.experiment.experiment import Arm, Measurement, Metric, Scale
-from geq_papers.experiment.recipe import SMALL, sizes, small, smoke
+from geq_papers.experiment.training_recipe import SMALL, sizes, small, smoke
 
 VALIDATION = Metric("validation_accuracy", "validation")
 FEEDBACK = Metric("feedback", "‖Wz‖/‖Ux + b‖", "", 3)

@@ -6,11 +6,11 @@ from typing import Any
 
 from geq.number_format import around, signed
 from geq_papers.experiment.claim import counted
-from geq_papers.experiment.cost import expected_seconds, in_words
+from geq_papers.experiment.comparison import Outcome
 from geq_papers.experiment.experiment import Experiment
-from geq_papers.experiment.outcome import Outcome
+from geq_papers.experiment.experiment_registry import EXPERIMENTS
 from geq_papers.experiment.plan import distinct_trainings
-from geq_papers.experiment.registry import EXPERIMENTS
+from geq_papers.experiment.run_time import expected_seconds, in_words
 
 
 def table_of(found: Outcome) -> Any:

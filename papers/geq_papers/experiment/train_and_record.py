@@ -10,10 +10,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from geq.durable import write_durably
+from geq.atomic_io import write_durably
 from geq.training.environment import short_commit
 from geq.training.fit import resume, train
-from geq.training.run import CONFIG, RunFolder
+from geq.training.run_folder import CONFIG, RunFolder
 from geq_papers.experiment.plan import Job, Work
 from geq_papers.experiment.record import Record
 

@@ -1,5 +1,5 @@
-"""``python -m geq_papers.experiment.child RUNS SCALE SEED EXPERIMENT/ARM…``: one training in a process of
-its own.
+"""``python -m geq_papers.experiment.training_process RUNS SCALE SEED EXPERIMENT/ARM…``: one
+training in a process of its own.
 
 The parent holds the other end of the standard input. When that closes, because the parent ends or is killed,
 the run is asked to stop: it saves a checkpoint first, so nothing is lost.
@@ -16,10 +16,10 @@ from typing import cast
 
 from geq.errors import GeqError
 from geq.training.interrupt import TrainingInterrupted
-from geq_papers.experiment.execution import finish
 from geq_papers.experiment.experiment import ScaleName
+from geq_papers.experiment.experiment_registry import find_experiment
 from geq_papers.experiment.plan import Work, plan_job
-from geq_papers.experiment.registry import find_experiment
+from geq_papers.experiment.train_and_record import finish
 
 INTERRUPTED = 130
 

@@ -12,7 +12,7 @@ from geq.errors import DataError
 from geq.number_format import Real
 from geq_papers.experiment.claim import Judgement, judge
 from geq_papers.experiment.record import Record, read_records
-from geq_papers.report.sample import Sample, number
+from geq_papers.report.seed_values import Sample, number
 
 if TYPE_CHECKING:
     from geq_papers.experiment.experiment import Experiment, Metric

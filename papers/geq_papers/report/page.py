@@ -14,14 +14,14 @@ from markupsafe import Markup
 from geq.errors import MissingExtraError
 from geq.number_format import duration
 from geq.printable import printable
+from geq_papers.report.evidence import Evidence
+from geq_papers.report.section.base import Section
 from geq_papers.report.section.claim import summary
 from geq_papers.report.section.cost import costs
 from geq_papers.report.section.environment import environment
 from geq_papers.report.section.erratum import errata
-from geq_papers.report.section.part import Section
 from geq_papers.report.section.result import results
 from geq_papers.report.section.run import runs
-from geq_papers.report.source import Evidence
 
 if TYPE_CHECKING:
     import jinja2

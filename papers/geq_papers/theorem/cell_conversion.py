@@ -12,7 +12,7 @@ from geq.errors import InputError, OptionError
 from geq.operators import Dense
 from geq_papers.theorem.composition import Composition
 from geq_papers.theorem.lemma_2 import DeepWeights
-from geq_papers.theorem.unit import Unit
+from geq_papers.theorem.unit_layer import Unit
 
 
 @torch.no_grad()

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geq.errors import OptionError
-from geq_papers.theorem.unit import Unit
+from geq_papers.theorem.unit_layer import Unit
 
 
 @dataclass(frozen=True)

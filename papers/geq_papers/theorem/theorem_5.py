@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geq.gradients import SequentialAveraging
-from geq_papers.theorem.result import Comparison, TheoremCheck
+from geq_papers.theorem.theorem_check import Comparison, TheoremCheck
 
 State = Float[Tensor, "batch state"]
 

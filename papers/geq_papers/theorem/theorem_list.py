@@ -18,17 +18,17 @@ from geq_papers.theorem import (
     lemma_1,
     lemma_2,
     lemma_3,
-    sam,
     table_1,
     theorem_1,
     theorem_2,
     theorem_3,
     theorem_4,
+    theorem_5,
 )
 from geq_papers.theorem.composition import Composition
 from geq_papers.theorem.lemma_1 import FeedForward
-from geq_papers.theorem.result import TheoremCheck
-from geq_papers.theorem.unit import Unit
+from geq_papers.theorem.theorem_check import TheoremCheck
+from geq_papers.theorem.unit_layer import Unit
 
 ACTIVATIONS: tuple[Callable[[], Penalty], ...] = (NonNegative, lambda: LeakyPenalty(0.1), TanhPenalty)
 
@@ -120,7 +120,7 @@ def _averaged(seed: int) -> TheoremCheck:
     W = torch.linalg.qr(Instance.normal(generator, 5, 2)).Q.T
     start, a = Instance.normal(generator, 3, 5), Instance.normal(generator, 3, 5)
     a = a - a @ W.T @ W
-    return sam.theorem5(
+    return theorem_5.theorem5(
         lambda z: z @ W.T @ W + a, SequentialAveraging(1, FeatureDecay()), start, a, (10, 100, 1000)
     )
 

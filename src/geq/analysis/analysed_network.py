@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geq.analysis.norm import LayerNorms, has_norms, layer_norms
-from geq.analysis.precise import in_double
-from geq.analysis.request import Progress, Settings, silent
+from geq.analysis.double_precision import in_double
+from geq.analysis.settings import Progress, Settings, silent
+from geq.analysis.weight_norms import LayerNorms, has_norms, layer_norms
 from geq.data.dataset import Dataset, Labelled, Split
 from geq.data.loader import BatchLoader
 from geq.equilibrium import Equilibrium, ignore_failures
@@ -20,8 +20,8 @@ from geq.gradients import Implicit
 from geq.model.network import Network
 from geq.operators.operator import size_of
 from geq.solvers import Anderson
-from geq.training.ingredient import evaluation_loader, open_split
-from geq.training.run import RunFolder
+from geq.training.run_folder import RunFolder
+from geq.training.setup import evaluation_loader, open_split
 
 
 class Subject:

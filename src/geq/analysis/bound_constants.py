@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geq.analysis.norm import LayerNorms, has_norms, layer_norms
-from geq.analysis.subject import solved_tightly
+from geq.analysis.analysed_network import solved_tightly
+from geq.analysis.weight_norms import LayerNorms, has_norms, layer_norms
 from geq.equilibrium import Equilibrium
 from geq.kernels import BoundGaussian, BoundKernel, GaussianKernel, LinearKernel
 from geq.operators.operator import size_of

@@ -1,9 +1,9 @@
 """Calibration of a trained classifier, and whether it notices images unlike its training data.
 
-ECE has bins of equal width (:class:`~geq.analysis.reliability.Reliability`). KerDEQ's protocol (section 4.3,
-table 3) trains on the first five classes: "known KL" is the NLL on their test images, "unknown KL" the mean
-KL(prediction, uniform) on images of the other five. It is computed for any run; see
-:mod:`geq.analysis.ood_set` for what is shown to a run that was trained on all classes.
+ECE has bins of equal width (:class:`~geq.analysis.calibration_metrics.Reliability`). KerDEQ's protocol
+(section 4.3, table 3) trains on the first five classes: "known KL" is the NLL on their test images, "unknown
+KL" the mean KL(prediction, uniform) on images of the other five. It is computed for any run; see
+:mod:`geq.analysis.ood_datasets` for what is shown to a run that was trained on all classes.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import math
 from pathlib import Path
 from typing import Any
 
+from geq.analysis.analysed_network import Subject
+from geq.analysis.calibration_metrics import Reliability, divergence_from_uniform, summary
 from geq.analysis.calibration_picture import draw_ood, draw_reliability
-from geq.analysis.observation import Observation, observe
-from geq.analysis.ood import Gain, Scores, auroc, gain
-from geq.analysis.ood_set import limited, strange_sets, trained_on_known_classes
-from geq.analysis.reliability import Reliability, divergence_from_uniform, summary
+from geq.analysis.image_outputs import Observation, observe
+from geq.analysis.ood_datasets import limited, strange_sets, trained_on_known_classes
+from geq.analysis.ood_scores import Gain, Scores, auroc, gain
 from geq.analysis.result import Result, Table
-from geq.analysis.subject import Subject
+from geq.atomic_io import explained_write_errors
 from geq.data.dataset import Dataset
-from geq.durable import explained_write_errors
 from geq.errors import InputError
 from geq.number_format import shown
 

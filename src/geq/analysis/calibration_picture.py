@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from geq.analysis.reliability import Reliability
-from geq.durable import write_durably
-from geq.training.figure import new_figure, png
+from geq.analysis.calibration_metrics import Reliability
+from geq.atomic_io import write_durably
+from geq.training.matplotlib_figure import new_figure, png
 
 INSIDE = "tab:blue"
 OUTSIDE = ("tab:orange", "tab:red", "tab:purple")

@@ -21,9 +21,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geq.analysis.norm import LayerNorms, has_norms, layer_norms
+from geq.analysis.analysed_network import Subject
 from geq.analysis.result import Result, Table
-from geq.analysis.subject import Subject
+from geq.analysis.weight_norms import LayerNorms, has_norms, layer_norms
 from geq.cells import EnergyProblem
 from geq.cells.base import Cell, State, parts_of
 from geq.certificates.well_posedness import WellPosedness

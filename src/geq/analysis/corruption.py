@@ -23,23 +23,23 @@ import torch
 from jaxtyping import Int64, UInt8
 from torch import Tensor
 
+from geq.analysis.analysed_network import Subject
 from geq.analysis.corruption_picture import draw_corruptions
-from geq.analysis.part import weights_key
-from geq.analysis.piece import Pieces
+from geq.analysis.part_runner import weights_key
+from geq.analysis.partial_results import Pieces
 from geq.analysis.result import Result, Table
-from geq.analysis.subject import Subject
+from geq.atomic_io import explained_write_errors
 from geq.data.corruption import SEVERITIES, corrupt, corruption_names
 from geq.data.corruption.cifar_c import read_cifar_c
-from geq.data.corruption.registry import ALL_GROUPS, known_names
+from geq.data.corruption.corruption_registry import ALL_GROUPS, known_names
 from geq.data.dataset import Dataset, Derived, Labelled
-from geq.data.protocol import first_classes, stratified
-from geq.durable import explained_write_errors
+from geq.data.splits import first_classes, stratified
 from geq.errors import DataError, InputError, unknown_name
 from geq.number_format import shown
 from geq.training.evaluation import evaluate
-from geq.training.option import stored
-from geq.training.run import RunFolder
+from geq.training.run_folder import RunFolder
 from geq.training.thread import limited_threads
+from geq.training.train_options import stored
 
 CLEAN = "clean"
 

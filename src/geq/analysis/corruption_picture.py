@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from geq.analysis.calibration_picture import plain
-from geq.data.corruption.registry import ALL_GROUPS
-from geq.durable import write_durably
-from geq.training.figure import new_figure, png
+from geq.atomic_io import write_durably
+from geq.data.corruption.corruption_registry import ALL_GROUPS
+from geq.training.matplotlib_figure import new_figure, png
 
 
 def draw_corruptions(runs: dict[str, tuple[float, dict[str, float]]], path: Path, title: str) -> None:

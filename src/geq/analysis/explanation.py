@@ -16,7 +16,7 @@ from geq.analysis.certificate import certify_states
 from geq.analysis.feature_map import branch_feature_map, layer_feature_map
 from geq.analysis.landscape import Landscape, landscape, plane_of
 from geq.analysis.saliency import grad_cam
-from geq.analysis.trace import Trace, Way, own_way, trace
+from geq.analysis.solver_trace import Trace, Way, own_way, trace
 from geq.cells import EnergyProblem
 from geq.certificates.well_posedness import WellPosedness
 from geq.data.transform.pixel import Normalize
@@ -26,7 +26,7 @@ from geq.model.feature_map import FeatureMap
 from geq.model.network import Network
 from geq.operators.operator import size_of
 from geq.training.prediction import fitted
-from geq.training.run import RunFolder
+from geq.training.run_folder import RunFolder
 
 
 @dataclass(frozen=True)

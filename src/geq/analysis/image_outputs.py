@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from geq.analysis.request import Progress, silent
+from geq.analysis.settings import Progress, silent
 from geq.cells import EnergyProblem
 from geq.data.loader import BatchLoader
 from geq.equilibrium import Equilibrium, ignore_failures

@@ -25,10 +25,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geq.analysis.constant import Constants, measure, unsuited
-from geq.analysis.norm import LayerNorms
+from geq.analysis.analysed_network import Subject, solved_tightly
+from geq.analysis.bound_constants import Constants, measure, unsuited
 from geq.analysis.result import Bound, Result, Table
-from geq.analysis.subject import Subject, solved_tightly
+from geq.analysis.weight_norms import LayerNorms
 from geq.equilibrium import Equilibrium
 from geq.kernels.gaussian import PEAK_CURVATURE
 from geq.number_format import shown

@@ -14,15 +14,15 @@ import torch
 from jaxtyping import Int64, UInt8
 from torch import Tensor
 
-from geq.analysis.subject import Subject
+from geq.analysis.analysed_network import Subject
 from geq.data.dataset import Dataset, Derived, ImageDataset, Labelled, Statistics
+from geq.data.dataset_registry import load_dataset
 from geq.data.loader import seeded
-from geq.data.protocol import stratified
-from geq.data.registry import load_dataset
+from geq.data.splits import stratified
 from geq.data.transform.pixel import Resize
 from geq.errors import InputError
-from geq.training.ingredient import open_split
 from geq.training.prediction import GREY
+from geq.training.setup import open_split
 
 MOST = 10_000
 """Images of a stand-in, at most."""

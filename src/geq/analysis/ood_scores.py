@@ -22,7 +22,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from geq.analysis.observation import Observation
+from geq.analysis.image_outputs import Observation
 from geq.errors import InputError
 
 Rows = Float[Tensor, "n"]

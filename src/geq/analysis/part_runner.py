@@ -13,14 +13,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from geq.analysis.request import PARTS, Progress, Settings, silent
+from geq.analysis.analysed_network import Subject
 from geq.analysis.result import Result
-from geq.analysis.subject import Subject
-from geq.document import finite, parse_json
-from geq.durable import explained_write_errors, write_durably
+from geq.analysis.settings import PARTS, Progress, Settings, silent
+from geq.atomic_io import explained_write_errors, write_durably
 from geq.errors import CheckpointError
 from geq.model.network import Network
-from geq.training.run import RunFolder
+from geq.safe_parsing import finite, parse_json
+from geq.training.run_folder import RunFolder
 from geq.training.thread import limited_threads
 
 

@@ -7,9 +7,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from geq.document import finite, parse_json
-from geq.durable import explained_write_errors, write_durably
-from geq.training.run import RunFolder
+from geq.atomic_io import explained_write_errors, write_durably
+from geq.safe_parsing import finite, parse_json
+from geq.training.run_folder import RunFolder
 
 
 class Pieces:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from geq.document import finite
 from geq.model.config import from_fields
+from geq.safe_parsing import finite
 
 Verdict = Literal["holds", "violated", "says nothing"]
 

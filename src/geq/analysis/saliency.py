@@ -37,7 +37,7 @@ def grad_cam(
         target: class of each image, or one for all.
         place: where; by default what the head reads.
 
-    >>> from geq.model.registry import create_model
+    >>> from geq.model.model_registry import create_model
     >>> model = create_model("geq_tiny").eval()
     >>> grad_cam(model, torch.randn(2, 1, 8, 8), 3).shape
     torch.Size([2, 8, 8])

@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from geq.analysis.subject import solved_tightly
+from geq.analysis.analysed_network import solved_tightly
 from geq.cells import CellEquation, EnergyProblem, Equation
 from geq.cells.base import State, parts_of
 from geq.certificates.well_posedness import WellPosedness

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from geq.command.option import add_dataset_options, add_json, add_quiet, nested, parse
+from geq.command.argument_parser import add_dataset_options, add_json, add_quiet, nested, parse
 from geq.command.terminal import BAD, GOOD, WARNING, Bars, console_for, print_json
 from geq.errors import OptionError
 
@@ -21,7 +21,7 @@ computed again unless the weights, the settings or --again say so."""
 
 
 def declare(parser: Any) -> None:
-    from geq.analysis.request import GROUPS, PARTS, Settings
+    from geq.analysis.settings import GROUPS, PARTS, Settings
 
     usual = Settings()
     parts = "; ".join(f"{name}: {part.summary or 'a bound'}" for name, part in PARTS.items())
@@ -92,8 +92,8 @@ def declare(parser: Any) -> None:
 def main(arguments: list[str]) -> int:
     asked = parse("analyze", SUMMARY, arguments, declare)
 
-    from geq.analysis.request import Settings, chosen
-    from geq.training.run import RunFolder
+    from geq.analysis.settings import Settings, chosen
+    from geq.training.run_folder import RunFolder
 
     names = chosen(None if asked.only is None else words(asked.only))
     folder = RunFolder.find(asked.run, asked.runs)
@@ -106,7 +106,7 @@ def main(arguments: list[str]) -> int:
         read["reference"] = str(RunFolder.find(asked.reference, asked.runs).home)
     settings = Settings(**read)
 
-    from geq.analysis.part import run_parts
+    from geq.analysis.part_runner import run_parts
 
     bars = Bars(quiet=asked.quiet)
 
@@ -156,7 +156,7 @@ def show(name: str, result: Any, new: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from geq.analysis.request import PARTS
+    from geq.analysis.settings import PARTS
 
     colours = {"violated": BAD, "holds": GOOD, "yes": GOOD, "not proved": WARNING}
     console = console_for(width=160)

@@ -7,15 +7,15 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from geq.data.catalogue import IMAGE_FOLDER
-from geq.data.option import DatasetOptions
+from geq.data.dataset_names import IMAGE_FOLDER
+from geq.data.dataset_options import DatasetOptions
 from geq.errors import MissingExtraError, OptionError, unknown_name
 from geq.model.config import field_types, in_words
 
 if TYPE_CHECKING:
     import jsonargparse
 
-    from geq.training.option import TrainOptions
+    from geq.training.train_options import TrainOptions
 
 SPELLING = "Dashes and underscores in names of options are the same: --data-root is --data_root."
 
@@ -159,8 +159,8 @@ def add_data(parser: Any) -> None:
 
 def chosen_data(options: TrainOptions, asked: Any) -> TrainOptions:
     """Return the options of a run with what ``asked`` changes of its data."""
-    from geq.training.image_folder import is_folder, with_images
-    from geq.training.option import overlaid
+    from geq.training.photo_folder_options import is_folder, with_images
+    from geq.training.train_options import overlaid
 
     before = {"data": options.data, "data_override": options.data_override}
     given: dict[str, Any] = {"data_override": nested(asked, "data_override")}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from geq.command.option import add_json, parse
+from geq.command.argument_parser import add_json, parse
 from geq.command.terminal import console_for, print_json
 from geq.errors import OptionError
 
@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
     if len(asked.names) < 2:
         raise OptionError(f"compare needs two runs or more: got {len(asked.names)}; 'geq runs' lists them")
 
-    from geq.training.run import RunFolder
+    from geq.training.run_folder import RunFolder
 
     folders = [RunFolder.find(name, asked.runs) for name in asked.names]
     table = {"options": differing_options(folders), "results": results(folders)}
@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int:
 
 def differing_options(folders: list[Any]) -> dict[str, list[Any]]:
     """The options that are not the same in all runs, apart from those that change nothing of a result."""
-    from geq.training.option import PLACES
+    from geq.training.train_options import PLACES
 
     values = [folder.options().as_mapping() for folder in folders]
     return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from geq.command.option import parse
+from geq.command.argument_parser import parse
 
 SUMMARY = """Print a script that lets your shell complete commands, options, models, datasets, experiments and
 runs. It holds all words, so that the shell need not call Python: print it again after an update of geq.
@@ -22,8 +22,8 @@ def declare(parser: Any) -> None:
 def main(arguments: list[str]) -> int:
     asked = parse("completion", SUMMARY, arguments, declare)
     from geq.cli import summaries
+    from geq.command.completion_words import whole_syntax
     from geq.command.shell import WRITERS
-    from geq.command.syntax import whole_syntax
 
     print(WRITERS[asked.shell](summaries(), whole_syntax()), end="")
     return 0

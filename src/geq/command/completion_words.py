@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Union, get_args, get_origin
 
 from geq.cli import command_module, summaries
-from geq.command.option import build_parser
+from geq.command.argument_parser import build_parser
 
 RUN = ("run", "resume", "against", "reference", "beside")
 """Names of options and arguments that stand for a run."""
@@ -125,25 +125,25 @@ def choices_in(hint: Any) -> Iterable[str]:
 
 
 def models() -> Iterable[str]:
-    from geq.model.registry import list_models
+    from geq.model.model_registry import list_models
 
     return list_models()
 
 
 def datasets() -> Iterable[str]:
-    from geq.data.catalogue import SUMMARIES
+    from geq.data.dataset_names import SUMMARIES
 
     return SUMMARIES
 
 
 def fetched() -> Iterable[str]:
-    from geq.data.source import SOURCES
+    from geq.data.download_sources import SOURCES
 
     return SOURCES
 
 
 def corruptions() -> Iterable[str]:
-    from geq.data.corruption.registry import corruption_names
+    from geq.data.corruption.corruption_registry import corruption_names
 
     return corruption_names()
 
@@ -155,7 +155,7 @@ def presets() -> Iterable[str]:
 
 
 def parts() -> Iterable[str]:
-    from geq.analysis.request import GROUPS, PARTS
+    from geq.analysis.settings import GROUPS, PARTS
 
     return (*PARTS, *GROUPS)
 

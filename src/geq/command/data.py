@@ -6,16 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from geq.command.option import add_json, add_quiet, parse
+from geq.command.argument_parser import add_json, add_quiet, parse
 from geq.command.terminal import BAD, GOOD, Bars, console_for, print_json
-from geq.data.catalogue import SUMMARIES, check_dataset_name
-from geq.data.root import data_root
-from geq.data.source import SOURCES, YOURS, check_files, source_of
+from geq.data.data_root import data_root
+from geq.data.dataset_names import SUMMARIES, check_dataset_name
+from geq.data.download_sources import SOURCES, YOURS, check_files, source_of
 from geq.errors import DataError, GeqError, MissingDataError, unknown_name
 
 if TYPE_CHECKING:
     from geq.data.dataset import Split
-    from geq.data.registry import AnyDataset
+    from geq.data.dataset_registry import AnyDataset
 
 USAGE = """usage: geq data ACTION [options]
 
@@ -91,7 +91,7 @@ def _sizes(name: str, root: Path) -> tuple[dict[Split, int], str]:
 
     A dataset that is not there has nothing wrong with it.
     """
-    from geq.data.registry import dataset_info
+    from geq.data.dataset_registry import dataset_info
 
     sizes: dict[Split, int] = {}
     problem = ""
@@ -111,7 +111,7 @@ def _sizes(name: str, root: Path) -> tuple[dict[Split, int], str]:
 
 def _official(name: str, split: Split, root: Path) -> AnyDataset:
     """The split as it was published, with nothing held out."""
-    from geq.data.registry import dataset_info, load_dataset
+    from geq.data.dataset_registry import dataset_info, load_dataset
 
     return load_dataset(name, split, root=root, validation=None if dataset_info(name).own_val else 0)
 
@@ -155,7 +155,7 @@ def check_command(arguments: list[str]) -> int:
 
 def _check_by_reading(name: str, root: Path, say: Callable[[str, str, str], None]) -> int:
     """Read every image of every split; the number of those that cannot be read."""
-    from geq.data.registry import dataset_info
+    from geq.data.dataset_registry import dataset_info
 
     wrong = 0
     for split in SPLITS:
@@ -177,7 +177,7 @@ def _check_by_reading(name: str, root: Path, say: Callable[[str, str, str], None
 
 
 def _unreadable(dataset: AnyDataset) -> list[str]:
-    from geq.data.folder import FolderDataset
+    from geq.data.class_folders import FolderDataset
     from geq.data.segmentation import SegmentationDataset
 
     if not isinstance(dataset, FolderDataset | SegmentationDataset):
@@ -230,14 +230,14 @@ def corrupt_command(arguments: list[str]) -> int:
     words = "Write CIFAR-10-C; an interrupted run goes on."
     options = parse("data corrupt", words, arguments, declare_corrupt)
     root = data_root(options.data_root)
-    from geq.data.corruption.registry import corruption_names
+    from geq.data.corruption.corruption_registry import corruption_names
 
     for name in options.names or ():
         if name not in corruption_names():
             raise unknown_name("corruption", name, corruption_names())
     from geq.data.corruption.cifar_c import FOLDER, write_cifar_c
     from geq.data.dataset import ImageDataset
-    from geq.data.registry import load_dataset
+    from geq.data.dataset_registry import load_dataset
 
     clean = load_dataset("cifar10", "test", root=root, subset=options.subset)
     assert isinstance(clean, ImageDataset)

@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
-from geq.data.source import YOURS
+from geq.data.download_sources import YOURS
 from geq.errors import GeqError, MissingDataError, one_line
 
 State = Literal["ok", "note", "problem"]
@@ -250,9 +250,9 @@ def kernel() -> Iterator[Finding]:
 
 def data() -> Iterator[Finding]:
     try:
-        from geq.data.registry import dataset_names, load_dataset
-        from geq.data.root import VARIABLE, data_root
-        from geq.data.source import SOURCES, how_to_get
+        from geq.data.data_root import VARIABLE, data_root
+        from geq.data.dataset_registry import dataset_names, load_dataset
+        from geq.data.download_sources import SOURCES, how_to_get
     except (ImportError, OSError):
         return
     root = data_root()
@@ -280,7 +280,7 @@ def data() -> Iterator[Finding]:
 
 def folders() -> Iterator[Finding]:
     """Where geq writes: its cache, and runs/ and results/ below the folder that it is called in."""
-    from geq.cache import user_cache
+    from geq.cache_folder import user_cache
 
     try:
         cache = user_cache() / "geq"

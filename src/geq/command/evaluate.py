@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from geq.command.class_table import class_accuracy, class_tables
-from geq.command.option import (
+from geq.command.argument_parser import (
     add_data,
     add_inference,
     add_json,
@@ -14,9 +13,10 @@ from geq.command.option import (
     nested,
     parse,
 )
+from geq.command.class_table import class_accuracy, class_tables
 from geq.command.terminal import console_for, print_json
-from geq.data.catalogue import IMAGE_FOLDER, check_dataset_name
-from geq.training.image_folder import is_folder, warn_of_changes
+from geq.data.dataset_names import IMAGE_FOLDER, check_dataset_name
+from geq.training.photo_folder_options import is_folder, warn_of_changes
 
 SUMMARY = """Measure the trained network of a run on a dataset.
 
@@ -54,7 +54,7 @@ def declare(parser: Any) -> None:
 def main(arguments: list[str]) -> int:
     asked = parse("evaluate", SUMMARY, arguments, declare)
 
-    from geq.training.run import RunFolder
+    from geq.training.run_folder import RunFolder
 
     folder = RunFolder.find(asked.run, asked.runs)
     if asked.data is not None and not is_folder(asked.data):
@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> int:
     from geq.model.network import Network
     from geq.training.choice import task_class
     from geq.training.confusion_picture import keep_confusion
-    from geq.training.ingredient import evaluation_loader, open_split
+    from geq.training.setup import evaluation_loader, open_split
     from geq.training.thread import limited_threads
 
     model = Network.from_pretrained(folder.model)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from geq.command.option import add_dataset_options, add_json, add_quiet, chosen_data, parse
+from geq.command.argument_parser import add_dataset_options, add_json, add_quiet, chosen_data, parse
 from geq.command.terminal import console_for, print_json
 from geq.errors import CheckpointError, GeqError, OptionError, check_seed
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from geq.analysis.explanation import Explainer, Explanation
-    from geq.training.run import RunFolder
+    from geq.training.run_folder import RunFolder
 
 SUMMARY = """Explain what the trained network of a run says about images, alone or beside other runs.
 
@@ -91,7 +91,7 @@ def main(arguments: list[str]) -> int:
             raise OptionError(f"{problem} (images come right behind RUN, before the options)") from problem
         raise
 
-    from geq.training.run import RunFolder
+    from geq.training.run_folder import RunFolder
 
     if asked.images and asked.index is not None:
         raise OptionError("give image files or --index, not both")
@@ -149,8 +149,8 @@ def test_items(folder: RunFolder, asked: Any) -> list[Item]:
     import torch
 
     from geq.data.dataset import check_indices
-    from geq.training.ingredient import open_split
-    from geq.training.picture import spread_over_classes
+    from geq.training.run_picture import spread_over_classes
+    from geq.training.setup import open_split
 
     test = open_split(chosen_data(folder.options(), asked), "test")
     few = asked.index is None
@@ -212,7 +212,7 @@ def available(explainer: Explainer, branch: int | None, layer: str | None) -> tu
 
 
 def keep(path: Path, content: bytes) -> Path:
-    from geq.durable import explained_write_errors, write_durably
+    from geq.atomic_io import explained_write_errors, write_durably
 
     with explained_write_errors(path, "The picture was not kept."):
         write_durably(path, content)

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from geq.command.option import add_json, add_quiet, parse
+from geq.command.argument_parser import add_json, add_quiet, parse
 from geq.command.terminal import console_for, print_json
 from geq.errors import CheckpointError, OptionError
 
@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> int:
             f"--images must be at least 1, or the file would not be checked: got {asked.images}"
         )
 
-    from geq.training.run import RunFolder
+    from geq.training.run_folder import RunFolder
 
     folder = RunFolder.find(asked.run, asked.runs)
 
@@ -107,8 +107,8 @@ def tune(network: Any, tol: float | None, max_steps: int | None) -> None:
 
 def chosen_files(folder: Path, asked: Any) -> dict[str, Path]:
     """The files to write; none of them may be there, unless forced, and their folders must be."""
-    from geq.durable import explained_write_errors
-    from geq.export.place import check_place
+    from geq.atomic_io import explained_write_errors
+    from geq.export.output_file import check_place
 
     result = {}
     for kind, name in NAMES.items():

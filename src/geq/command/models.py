@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from geq.command.option import add_json, parse
+from geq.command.argument_parser import add_json, parse
 from geq.command.terminal import console_for, print_json
 from geq.errors import unknown_name
 from geq.model.catalogue import ModelRow, catalogue
-from geq.model.registry import list_models
+from geq.model.model_registry import list_models
 
 
 def short(number: int) -> str:

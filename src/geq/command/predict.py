@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from geq.command.option import add_inference, add_json, add_quiet, chosen_inference, parse
+from geq.command.argument_parser import add_inference, add_json, add_quiet, chosen_inference, parse
 from geq.command.terminal import console_for, print_json
 from geq.errors import OptionError
 
@@ -36,7 +36,7 @@ def declare(parser: Any) -> None:
 def main(arguments: list[str]) -> int:
     asked = parse("predict", SUMMARY, arguments, declare)
 
-    from geq.training.run import RunFolder
+    from geq.training.run_folder import RunFolder
 
     folder = RunFolder.find(asked.run, asked.runs)
 
@@ -49,8 +49,8 @@ def main(arguments: list[str]) -> int:
     predictions: list[Any]
     errors: list[str] = []
     if model.labels_pixels:
-        from geq.training.inference import Inference
-        from geq.training.scene_prediction import predict_scenes
+        from geq.training.segmentation_prediction import predict_scenes
+        from geq.training.sliding_window import Inference
 
         inference = Inference.of(chosen_inference(folder.options(), asked))
         output = None if asked.output is None else Path(asked.output)

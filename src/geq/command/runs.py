@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from geq.command.option import add_json, parse
+from geq.command.argument_parser import add_json, parse
 from geq.command.terminal import BAD, console_for, print_json
 
 
@@ -16,7 +16,7 @@ def declare(parser: Any) -> None:
 def describe(folder: Any) -> dict[str, Any]:
     """One run in a row; a damaged one says so instead of hiding the others."""
     from geq.errors import GeqError
-    from geq.training.headline import headline_of
+    from geq.training.headline_metric import headline_of
 
     try:
         options, epochs, final = folder.options(), folder.epochs(), folder.result()
@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
 
     from pathlib import Path
 
-    from geq.training.run import RunFolder, known_runs
+    from geq.training.run_folder import RunFolder, known_runs
 
     rows = [describe(RunFolder(Path(asked.runs) / name)) for name in known_runs(asked.runs)]
     if asked.json:

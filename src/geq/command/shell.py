@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from geq.command.syntax import Syntax, Value
+from geq.command.completion_words import Syntax, Value
 
 GENERAL = ("--help", "--version")
 

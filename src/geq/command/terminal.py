@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from geq.document import finite
 from geq.errors import MissingExtraError
-from geq.output import takes_every_letter
+from geq.safe_parsing import finite
+from geq.standard_streams import takes_every_letter
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,10 +7,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from geq.command.argument_parser import add_json, add_quiet
 from geq.command.evaluate import MEASURES
-from geq.command.option import add_json, add_quiet
 from geq.command.terminal import console_for, print_json
-from geq.command.training import DEFAULT_MODEL, add_folder, as_yaml, declare_training, parse_training
+from geq.command.training_arguments import (
+    DEFAULT_MODEL,
+    add_folder,
+    as_yaml,
+    declare_training,
+    parse_training,
+)
 from geq.errors import OptionError
 
 if TYPE_CHECKING:
@@ -50,7 +56,7 @@ def main(arguments: list[str]) -> int:
 
     from geq.training.fit import resume, train
     from geq.training.interrupt import TrainingInterrupted
-    from geq.training.run import RunFolder
+    from geq.training.run_folder import RunFolder
 
     logging.basicConfig(level=logging.WARNING, format="geq: %(message)s", stream=sys.stderr)
     console = console_for(parsed.json, parsed.quiet)

@@ -7,15 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from geq.command.option import add_dataset_options, dashes_replaced, nested, parse
-from geq.data.catalogue import IMAGE_FOLDER, check_dataset_name
-from geq.document import parse_yaml
+from geq.command.argument_parser import add_dataset_options, dashes_replaced, nested, parse
+from geq.data.dataset_names import IMAGE_FOLDER, check_dataset_name
 from geq.errors import OptionError, unknown_name
 from geq.model.catalogue import model_fields
-from geq.model.registry import check_model_name
-from geq.training.image_folder import MODEL, fitting_batch, is_folder, with_images
-from geq.training.option import GROUPS, NESTED, DataOptions, ModelOptions, TrainOptions, overlaid
+from geq.model.model_registry import check_model_name
+from geq.safe_parsing import parse_yaml
+from geq.training.photo_folder_options import MODEL, fitting_batch, is_folder, with_images
 from geq.training.preset import list_presets, preset_options
+from geq.training.train_options import GROUPS, NESTED, DataOptions, ModelOptions, TrainOptions, overlaid
 
 DEFAULT_MODEL = ModelOptions.model
 

@@ -7,9 +7,15 @@ import sys
 from dataclasses import fields
 from typing import Any
 
-from geq.command.option import add_json, add_quiet
+from geq.command.argument_parser import add_json, add_quiet
 from geq.command.terminal import console_for, print_json
-from geq.command.training import DEFAULT_MODEL, add_folder, as_yaml, declare_training, parse_training
+from geq.command.training_arguments import (
+    DEFAULT_MODEL,
+    add_folder,
+    as_yaml,
+    declare_training,
+    parse_training,
+)
 
 SUMMARY = """Search the γ rule, the patch, the split and the learning rate of a network.
 
@@ -21,7 +27,7 @@ DEFAULTS = {"validation": 0.2, "epochs": 5}
 
 
 def declare(parser: Any, model: str = DEFAULT_MODEL) -> None:
-    from geq.training.search import SearchOptions
+    from geq.training.hyperparameter_search import SearchOptions
 
     parser.usage = "geq tune [FOLDER] [options]"
     add_folder(parser)
@@ -37,8 +43,8 @@ def main(arguments: list[str]) -> int:
         print(as_yaml(options), end="")
         return 0
 
+    from geq.training.hyperparameter_search import UNFIT, Search, SearchOptions
     from geq.training.interrupt import TrainingInterrupted
-    from geq.training.search import UNFIT, Search, SearchOptions
 
     logging.basicConfig(level=logging.WARNING, format="geq: %(message)s", stream=sys.stderr)
     console = console_for(parsed.json, parsed.quiet)
@@ -69,7 +75,7 @@ def main(arguments: list[str]) -> int:
 
 def described(trial: Any) -> dict[str, Any]:
     """A trial for programs, with the accuracy (or mIoU) in %, or the reason why it could not be trained."""
-    from geq.training.search import UNFIT
+    from geq.training.hyperparameter_search import UNFIT
 
     return {
         "trial": trial.number,
@@ -89,7 +95,7 @@ def show(study: Any, search: Any, console: Any) -> None:
     from rich import box
     from rich.table import Table
 
-    from geq.weights.recipe import plain_command
+    from geq.weights.training_command import plain_command
 
     ranked = sorted(
         (trial for trial in study.trials if trial.value is not None), key=lambda trial: -float(trial.value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from geq.command.option import add_json, add_quiet, parse
+from geq.command.argument_parser import add_json, add_quiet, parse
 from geq.command.terminal import Bars, console_for, print_json
 from geq.errors import OptionError
 
@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int:
 
 
 def pack_run(asked: Any) -> None:
-    from geq.training.run import RunFolder
+    from geq.training.run_folder import RunFolder
     from geq.weights.card import disk_size
     from geq.weights.pack import pack
 
@@ -88,7 +88,7 @@ def pack_run(asked: Any) -> None:
 def show_card(name: str, as_json: bool) -> None:
     from rich.markdown import Markdown
 
-    from geq.model.shipped import shipped_folder
+    from geq.model.shipped_networks import shipped_folder
     from geq.weights.card import read_card
     from geq.weights.text import model_card
 
@@ -108,7 +108,7 @@ def show_list(as_json: bool) -> None:
     from rich import box
     from rich.table import Table
 
-    from geq.model.shipped import shipped_folder
+    from geq.model.shipped_networks import shipped_folder
     from geq.weights.card import disk_size, shipped_cards
 
     rows: list[dict[str, Any]] = [

@@ -12,8 +12,8 @@ import tarfile
 import tempfile
 from pathlib import Path, PurePosixPath
 
+from geq.atomic_io import STORAGE
 from geq.data.stream import BoundedStream
-from geq.durable import STORAGE
 from geq.errors import DataError, GeqError, one_line
 
 LARGEST = 50 << 30

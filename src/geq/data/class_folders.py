@@ -12,7 +12,7 @@ from jaxtyping import Int64, UInt8
 from torch import Tensor
 
 from geq.data.dataset import Indices, Split, Statistics, check_indices
-from geq.data.image import SUFFIXES, image_files, read_image
+from geq.data.image_reader import SUFFIXES, image_files, read_image
 from geq.errors import DataError, OptionError, unknown_name
 
 log = logging.getLogger("geq.data")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from geq.cache import user_cache
+from geq.cache_folder import user_cache
 
 VARIABLE = "GEQ_DATA"
 OPTION = "--data_root"

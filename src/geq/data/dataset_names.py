@@ -21,7 +21,7 @@ SUMMARIES: dict[str, str] = {
     "camvid": "street scenes, 11 classes",
     "hub": "a Hugging Face image dataset saved on disk",
 }
-"""Name -> what the dataset is; :mod:`geq.data.registry` says how each is read."""
+"""Name -> what the dataset is; :mod:`geq.data.dataset_registry` says how each is read."""
 
 
 def check_dataset_name(name: str) -> None:

@@ -9,25 +9,18 @@ from typing import Literal, cast
 
 import torch
 
-from geq.data.catalogue import SUMMARIES, check_dataset_name
 from geq.data.cifar import CIFAR10_STATISTICS, CIFAR100_STATISTICS, read_cifar
+from geq.data.class_folders import IMAGENET_STATISTICS, FolderDataset, read_image_folder
+from geq.data.data_root import data_root
 from geq.data.dataset import ImageDataset, Split, Statistics
+from geq.data.dataset_names import SUMMARIES, check_dataset_name
+from geq.data.dataset_options import DatasetOptions
 from geq.data.digits import DIGITS_STATISTICS, read_digits
-from geq.data.folder import IMAGENET_STATISTICS, FolderDataset, read_image_folder
+from geq.data.download_sources import how_to_get
 from geq.data.hub import HubDataset, read_hub
-from geq.data.idx import STATISTICS as MNIST_STATISTICS
-from geq.data.idx import read_mnist
-from geq.data.option import DatasetOptions
+from geq.data.mnist import STATISTICS as MNIST_STATISTICS
+from geq.data.mnist import read_mnist
 from geq.data.photo_folder import find_folder, read_photos
-from geq.data.protocol import (
-    first_classes,
-    hold_out,
-    stratified,
-    subset_by_size,
-    superclasses,
-    with_label_noise,
-)
-from geq.data.root import data_root
 from geq.data.segmentation import (
     CAMVID_STATISTICS,
     CITYSCAPES_STATISTICS,
@@ -35,7 +28,14 @@ from geq.data.segmentation import (
     read_camvid,
     read_cityscapes,
 )
-from geq.data.source import how_to_get
+from geq.data.splits import (
+    first_classes,
+    hold_out,
+    stratified,
+    subset_by_size,
+    superclasses,
+    with_label_noise,
+)
 from geq.errors import MissingDataError, OptionError, unknown_name
 
 AnyDataset = ImageDataset | FolderDataset | HubDataset | SegmentationDataset
@@ -239,7 +239,7 @@ def load_dataset(
     image_column: str | None = None,
     label_column: str | None = None,
 ) -> AnyDataset:
-    """Read one split of a dataset below ``root`` (see :func:`geq.data.root.data_root`).
+    """Read one split of a dataset below ``root`` (see :func:`geq.data.data_root.data_root`).
 
     The options are those of :class:`DatasetOptions`; one that the dataset does not have is an error.
 

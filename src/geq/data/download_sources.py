@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, cast
 
-from geq.data.catalogue import IMAGE_FOLDER
+from geq.data.dataset_names import IMAGE_FOLDER
 from geq.errors import DataError, MissingDataError, unknown_name
 
 
@@ -203,7 +203,7 @@ def check_files(name: str, root: Path) -> list[FileCheck]:
 
 def _present(name: str, root: Path, source: Source) -> dict[Path, str]:
     from geq.data.cifar import LAYOUTS  # loads torch: sources are listed without it
-    from geq.data.idx import FOLDERS, find_idx_folder
+    from geq.data.mnist import FOLDERS, find_idx_folder
 
     if name in FOLDERS:
         folder = find_idx_folder(cast(Literal["mnist", "fashion_mnist"], name), root)

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import UInt8
 
 from geq.data.dataset import ImageDataset, Statistics
-from geq.data.source import how_to_get
+from geq.data.download_sources import how_to_get
 from geq.errors import DataError, MissingDataError, one_line
 
 FOLDERS = {

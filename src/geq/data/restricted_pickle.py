@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from geq.document import short
 from geq.errors import DataError, one_line
+from geq.safe_parsing import short
 
 DIMENSIONS = 4
 """Of an array; the official ones have two."""

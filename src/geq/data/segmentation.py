@@ -12,8 +12,8 @@ from jaxtyping import Int64, UInt8
 from torch import Tensor
 
 from geq.data.dataset import Indices, Split, Statistics, check_indices
-from geq.data.image import image_files, read_image, read_mask
-from geq.data.source import how_to_get
+from geq.data.download_sources import how_to_get
+from geq.data.image_reader import image_files, read_image, read_mask
 from geq.errors import DataError, MissingDataError
 
 IGNORE = 255

@@ -104,7 +104,7 @@ def subset_by_size(dataset: AnyLabelled, size: int, seed: int = 0) -> AnyLabelle
 def with_label_noise(dataset: AnyLabelled, share: float, seed: int = 0) -> AnyLabelled:
     """The dataset in which a ``share`` of the images of each class has a label of another class.
 
-    >>> from geq.data.registry import load_dataset
+    >>> from geq.data.dataset_registry import load_dataset
     >>> digits = load_dataset("digits", "train")
     >>> round(float((with_label_noise(digits, 0.4).labels != digits.labels).float().mean()), 2)
     0.4

@@ -7,7 +7,7 @@ the network before they are written.
 """
 
 from geq.export.check import Agreement
-from geq.export.description import Description
+from geq.export.file_description import Description
 from geq.export.onnx_file import save_onnx
 from geq.export.portable import PortableNetwork
 from geq.export.torch_file import save_torch

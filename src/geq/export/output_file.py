@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from geq.durable import write_durably
+from geq.atomic_io import write_durably
 from geq.errors import CheckpointError
 
 

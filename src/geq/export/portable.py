@@ -21,10 +21,10 @@ from geq.cells.base import State, parts_of
 from geq.data.dataset import Statistics
 from geq.equilibrium import Equilibrium, ignore_failures
 from geq.errors import OptionError
+from geq.export.cell_maps import PlainMap, plain_map
 from geq.export.fold import fold_norms
 from geq.export.iteration import Measured, find_fixed_point, residual_norms, steps_of
-from geq.export.mapping import PlainMap, plain_map
-from geq.export.trace import BATCH, TracedMap
+from geq.export.traced_map import BATCH, TracedMap
 from geq.gradients import SequentialAveraging, Unrolled
 from geq.model.network import Network
 from geq.solvers import rules
@@ -130,7 +130,7 @@ class PortableNetwork(nn.Module):
         statistics: of the normalisation.
         size: height and width of the images.
 
-    >>> from geq.model.registry import create_model
+    >>> from geq.model.model_registry import create_model
     >>> portable = PortableNetwork(create_model("geq_tiny"), Statistics((0.5,), (0.5,)), (8, 8))
     >>> logits, residual, steps, converged = portable(torch.rand(3, 1, 8, 8))
     >>> logits.shape, residual.shape, converged.tolist()

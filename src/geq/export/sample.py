@@ -11,8 +11,8 @@ from torch.nn import functional as F
 
 from geq.data.transform.pixel import as_float
 from geq.errors import GeqError
-from geq.training.ingredient import open_split
-from geq.training.option import TrainOptions
+from geq.training.setup import open_split
+from geq.training.train_options import TrainOptions
 
 
 def random_images(number: int, shape: tuple[int, int, int]) -> Float[Tensor, "b c h w"]:

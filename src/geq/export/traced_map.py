@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.export.graph_signature import InputKind
 
 from geq.cells.base import State, parts_of
-from geq.export.mapping import Context, PlainMap
+from geq.export.cell_maps import Context, PlainMap
 
 BATCH = 2
 """Images of the batch that is traced; anything but 1, which the tracer takes for a constant."""

@@ -41,9 +41,9 @@ from geq.gradients import Implicit
 from geq.kernels import GaussianKernel, Kernel, LinearKernel, PolynomialKernel, SigmoidKernel
 from geq.layers.energy import GAUSSIAN_GRADIENT, GEQ2d, OptEq2d, injection
 from geq.model.config import ADDED_LATER
-from geq.model.differentiation import DifferentiationConfig
 from geq.model.feature_map import FeatureMap
-from geq.model.isometry import isometric_kernel
+from geq.model.gradient_config import DifferentiationConfig
+from geq.model.isometric_kernel import isometric_kernel
 from geq.model.network import Network
 from geq.operators import Convolution
 from geq.solvers import Anderson
@@ -255,7 +255,7 @@ class BranchNetwork(Network):
     """Stem, parallel equilibria, fusion, head: see the module's text.
 
     >>> import torch
-    >>> from geq.model.registry import create_model
+    >>> from geq.model.model_registry import create_model
     >>> create_model("geq_tiny")(torch.zeros(2, 1, 8, 8)).shape
     torch.Size([2, 10])
     """

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from geq.constraints import SpectralBound
 from geq.layers.deep import DeepOptEq2d
-from geq.model.differentiation import DifferentiationConfig
+from geq.model.gradient_config import DifferentiationConfig
 from geq.solvers import Anderson
 
 

@@ -27,7 +27,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "geq": ("geq_",),
     "kerdeq": ("kerdeq_",),
     "mdeq": ("mdeq_",),
-    "mon": ("mon_",),
+    "mondeq": ("mon_",),
     "opteq": ("opteq_", "mopteq_"),
     "opteq_imagenet": ("opteq_imagenet",),
 }

@@ -2,8 +2,8 @@
 
     image → equilibrium z = ReLU(Wz + Ux + b) → 4×4 average pooling → linear
 
-W = (1 − m)I − AᵀA + B − Bᵀ has exactly one equilibrium by construction; see :mod:`geq.model.mon_cell` for the
-operator, the two splittings and where they differ from the authors'. 81 and 200 channels give the 172,218
+W = (1 − m)I − AᵀA + B − Bᵀ has exactly one equilibrium by construction; see :mod:`geq.model.mondeq_cell` for
+the operator, the two splittings and where they differ from the authors'. 81 and 200 channels give the 172,218
 and 853,612 parameters of the paper's table. There is no norm and no stem, as in the paper.
 
 Solved by Anderson on the splitting's map, which contracts by itself; differentiated implicitly on the same
@@ -29,9 +29,9 @@ from geq.errors import InputError, OptionError
 from geq.gradients import Implicit
 from geq.model.config import ADDED_LATER, NetworkConfig
 from geq.model.cost import multiply_adds
-from geq.model.mon_cell import ForwardBackwardCell, MonotoneCell, PeacemanRachfordCell
+from geq.model.model_registry import ModelSpec, register
+from geq.model.mondeq_cell import ForwardBackwardCell, MonotoneCell, PeacemanRachfordCell
 from geq.model.network import Network
-from geq.model.registry import ModelSpec, register
 from geq.solvers import Anderson
 
 SPLITTINGS: dict[str, type[MonotoneCell]] = {
@@ -92,7 +92,7 @@ class Mon(Network):
     The head reads every pooled position, so images must have exactly ``input_shape``.
 
     >>> import torch
-    >>> from geq.model.registry import create_model
+    >>> from geq.model.model_registry import create_model
     >>> model = create_model("mon_tiny", splitting="forward_backward")
     >>> model(torch.zeros(2, 1, 8, 8)).shape
     torch.Size([2, 10])

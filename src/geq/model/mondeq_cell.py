@@ -39,7 +39,7 @@ from torch import Tensor, nn
 from geq.cells import Cell
 from geq.certificates.well_posedness import MonotoneWellPosedness, WellPosedness, uncertified
 from geq.errors import InputError, OptionError
-from geq.model.mon_operator import apply_symbol, identity_like, norm_upper_bound, symbol
+from geq.model.circular_convolution import apply_symbol, identity_like, norm_upper_bound, symbol
 from geq.operators.operator import Size
 
 BORDER = 1

@@ -53,7 +53,7 @@ class Network(nn.Module):
     """Whether the logits are those of each pixel, not of the whole image."""
 
     registry_name: str | None = None
-    """The name that :func:`geq.model.registry.create_model` was called with."""
+    """The name that :func:`geq.model.model_registry.create_model` was called with."""
 
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__()

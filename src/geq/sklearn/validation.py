@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 
 from geq.errors import GeqError, InputError
-from geq.sklearn.array import Array
+from geq.sklearn.input_arrays import Array
 
 MARGIN = 2.0**20
 """Factor that the layers may multiply a value by before a norm squares it."""

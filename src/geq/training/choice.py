@@ -6,7 +6,7 @@ from geq.data.dataset import Dataset
 from geq.data.segmentation import SegmentationDataset
 from geq.errors import OptionError
 from geq.model.network import Network
-from geq.training.segmentation import SegmentationTask
+from geq.training.segmentation_task import SegmentationTask
 from geq.training.task import ClassificationTask, Task
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from geq.durable import explained_write_errors, write_durably
+from geq.atomic_io import explained_write_errors, write_durably
 from geq.errors import GeqError
-from geq.training.figure import new_figure, png
-from geq.training.run import RunFolder
+from geq.training.matplotlib_figure import new_figure, png
+from geq.training.run_folder import RunFolder
 
 log = logging.getLogger("geq.training")
 

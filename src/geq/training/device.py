@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from geq.errors import OptionError
-from geq.training.option import TrainOptions
+from geq.training.train_options import TrainOptions
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric

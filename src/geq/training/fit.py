@@ -11,20 +11,20 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from geq.durable import explained_write_errors
+from geq.atomic_io import explained_write_errors
 from geq.errors import CheckpointError, GeqError
 from geq.model.network import Network
 from geq.training.checkpoint import Checkpoint
 from geq.training.choice import task_class
 from geq.training.device import build_fabric, is_first, quiet_lightning
 from geq.training.environment import describe_environment, differences
-from geq.training.image_folder import in_words, named_in_full
-from geq.training.ingredient import Datasets, build_model, evaluation_loader, open_datasets, open_split
 from geq.training.loop import Loop
-from geq.training.option import TrainOptions
+from geq.training.photo_folder_options import in_words, named_in_full
 from geq.training.process_monitor import explained_deaths
-from geq.training.run import RunFolder
+from geq.training.run_folder import RunFolder
+from geq.training.setup import Datasets, build_model, evaluation_loader, open_datasets, open_split
 from geq.training.thread import limited_threads
+from geq.training.train_options import TrainOptions
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric

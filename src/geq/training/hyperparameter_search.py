@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from geq.document import short
-from geq.durable import explained_write_errors
+from geq.atomic_io import explained_write_errors
 from geq.errors import LARGEST_SEED, ConvergenceError, GeqError, InputError, MissingExtraError, OptionError
-from geq.model.registry import model_spec
-from geq.training.headline import headline_of
-from geq.training.option import LONGEST_NAME, TrainOptions, demand, is_folder_name
-from geq.training.run import CONFIG, RunFolder
+from geq.model.model_registry import model_spec
+from geq.safe_parsing import short
+from geq.training.headline_metric import headline_of
+from geq.training.run_folder import CONFIG, RunFolder
+from geq.training.train_options import LONGEST_NAME, TrainOptions, demand, is_folder_name
 
 if TYPE_CHECKING:
     import optuna

@@ -18,7 +18,7 @@ from torch import nn
 from geq.bandwidth import GammaRule
 from geq.cells import EnergyProblem, UnitLayer
 from geq.kernels import PatchGaussianKernel
-from geq.training.option import OptimizerOptions
+from geq.training.train_options import OptimizerOptions
 
 NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.LocalResponseNorm)
 

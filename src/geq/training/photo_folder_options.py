@@ -8,14 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from geq.data.catalogue import IMAGE_FOLDER, SUMMARIES
-from geq.data.image import image_files
+from geq.data.dataset_names import IMAGE_FOLDER, SUMMARIES
+from geq.data.image_reader import image_files
 from geq.errors import MissingDataError
 
 if TYPE_CHECKING:
-    from geq.data.registry import AnyDataset
-    from geq.training.option import TrainOptions
-    from geq.training.run import RunFolder
+    from geq.data.dataset_registry import AnyDataset
+    from geq.training.run_folder import RunFolder
+    from geq.training.train_options import TrainOptions
 
 log = logging.getLogger("geq.training")
 
@@ -73,7 +73,7 @@ def named_in_full(options: TrainOptions) -> TrainOptions:
 
 def in_words(options: TrainOptions, train: AnyDataset, monitored: AnyDataset, test: AnyDataset) -> list[str]:
     """Say what is trained and tested on, and at which size; nothing for data that are not such a folder."""
-    from geq.data.folder import FolderDataset
+    from geq.data.class_folders import FolderDataset
 
     if not isinstance(train, FolderDataset) or not isinstance(test, FolderDataset):
         return []
@@ -96,8 +96,8 @@ def in_words(options: TrainOptions, train: AnyDataset, monitored: AnyDataset, te
 
 def warn_of_changes(folder: RunFolder, test: AnyDataset) -> None:
     """Say so where the test images in a folder are not those of the training any more."""
+    from geq.data.class_folders import FolderDataset
     from geq.data.fingerprint import Fingerprint
-    from geq.data.folder import FolderDataset
 
     if isinstance(test, FolderDataset) and folder.has_fingerprints():
         then = folder.fingerprints().get("test")

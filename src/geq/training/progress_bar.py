@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor
 
 from geq.training.checkpoint import Position
-from geq.training.headline import headline_of
+from geq.training.headline_metric import headline_of
 from geq.training.task import Task
 
 

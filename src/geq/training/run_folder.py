@@ -24,14 +24,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from geq.document import parse_json, parse_yaml
-from geq.durable import explained_write_errors, remove_leftovers, write_durably
+from geq.atomic_io import explained_write_errors, remove_leftovers, write_durably
 from geq.errors import CheckpointError, unknown_name
-from geq.model.shipped import is_shipped, shipped_folder, shipped_names
-from geq.training.option import TrainOptions
+from geq.model.shipped_networks import is_shipped, shipped_folder, shipped_names
+from geq.safe_parsing import parse_json, parse_yaml
+from geq.training.train_options import TrainOptions
 
 if TYPE_CHECKING:
-    from geq.training.ingredient import DataDescription
+    from geq.training.setup import DataDescription
 
 CONFIG, ENVIRONMENT, DATA, LOG, LOCK = "config.yaml", "environment.json", "data.json", "log.jsonl", ".lock"
 FINGERPRINT = "fingerprint.json"
@@ -201,7 +201,7 @@ class RunFolder:
         return TrainOptions.from_mapping(values, str(path))
 
     def data(self) -> DataDescription:
-        from geq.training.ingredient import DataDescription  # loads torch: a run is found without it
+        from geq.training.setup import DataDescription  # loads torch: a run is found without it
 
         return DataDescription.from_mapping(self._read_json(DATA), str(self.home / DATA))
 

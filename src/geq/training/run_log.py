@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from geq.training.run import RunFolder
+from geq.training.run_folder import RunFolder
 
 
 class Journal:

@@ -10,14 +10,14 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
+from geq.atomic_io import write_durably
 from geq.data.dataset import Dataset
 from geq.data.transform.pixel import Normalize
-from geq.durable import write_durably
 from geq.model.network import Network
-from geq.training.figure import new_figure, png
-from geq.training.headline import HEADLINES, headline_of
-from geq.training.probe import probe
-from geq.training.run import RunFolder
+from geq.training.equilibrium_probe import probe
+from geq.training.headline_metric import HEADLINES, headline_of
+from geq.training.matplotlib_figure import new_figure, png
+from geq.training.run_folder import RunFolder
 
 SHOWN = 8
 """Test images in the picture."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from geq.training.option import ScheduleOptions
+from geq.training.train_options import ScheduleOptions
 
 
 def learning_rate_factor(options: ScheduleOptions, step: int, steps_per_epoch: int) -> float:

@@ -13,8 +13,8 @@ from jaxtyping import UInt8
 from PIL import Image, ImageDraw, ImageFont
 from PIL.PngImagePlugin import PngInfo
 
-from geq.data.palette import VOID, Colour
-from geq.durable import write_durably
+from geq.atomic_io import write_durably
+from geq.data.class_colours import VOID, Colour
 from geq.errors import DataError
 
 Mask = UInt8[np.ndarray, "h w"]

@@ -6,18 +6,18 @@ from typing import Any
 
 import torch
 
+from geq.atomic_io import write_durably
+from geq.data.class_colours import colours_of
 from geq.data.dataset import Dataset
-from geq.data.palette import colours_of
 from geq.data.segmentation import SegmentationDataset
-from geq.durable import write_durably
 from geq.model.network import Network
 from geq.training.evaluation import evaluating
-from geq.training.figure import new_figure, png
-from geq.training.inference import Inference
-from geq.training.ingredient import evaluation_loader
-from geq.training.picture import draw_curves
-from geq.training.run import RunFolder
-from geq.training.scene import palette_table
+from geq.training.matplotlib_figure import new_figure, png
+from geq.training.run_folder import RunFolder
+from geq.training.run_picture import draw_curves
+from geq.training.segmentation_masks import palette_table
+from geq.training.setup import evaluation_loader
+from geq.training.sliding_window import Inference
 
 SHOWN = 4
 """Test images in the picture."""

@@ -10,16 +10,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from geq.data.image import read_image
-from geq.data.palette import colours_of
+from geq.data.class_colours import colours_of
+from geq.data.image_reader import read_image
 from geq.data.transform.pixel import Normalize
 from geq.equilibrium import ignore_failures
 from geq.errors import OptionError
 from geq.model.network import Network
-from geq.training.inference import Inference
-from geq.training.ingredient import DataDescription
 from geq.training.prediction import solved
-from geq.training.scene import overlay, with_legend, write_mask, write_picture
+from geq.training.segmentation_masks import overlay, with_legend, write_mask, write_picture
+from geq.training.setup import DataDescription
+from geq.training.sliding_window import Inference
 
 
 @dataclass(frozen=True)

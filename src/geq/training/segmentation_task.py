@@ -15,9 +15,9 @@ from geq.data.segmentation import IGNORE
 from geq.model.network import Network
 from geq.training.confusion import SegmentationMeasures, class_iou
 from geq.training.evaluation import EvaluationResult, evaluating
-from geq.training.inference import Inference
-from geq.training.metric import SolverMeasures
-from geq.training.run import RunFolder
+from geq.training.metrics import SolverMeasures
+from geq.training.run_folder import RunFolder
+from geq.training.sliding_window import Inference
 from geq.training.task import Task
 
 
@@ -67,7 +67,7 @@ class SegmentationTask(Task):
         return evaluate_segmenter(self.model, batches, Inference.of(self.options))
 
     def draw(self, folder: RunFolder, test: Dataset) -> None:
-        from geq.training.scene_picture import draw_segmentation_run
+        from geq.training.segmentation_picture import draw_segmentation_run
 
         draw_segmentation_run(folder, self.model, test)
 

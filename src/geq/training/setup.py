@@ -8,24 +8,24 @@ from typing import Any, Literal
 
 import torch
 
-from geq.data.catalogue import IMAGE_FOLDER
+from geq.data.class_folders import SPLITS
+from geq.data.data_root import data_root
 from geq.data.dataset import Dataset, Split, Statistics
+from geq.data.dataset_names import IMAGE_FOLDER
+from geq.data.dataset_registry import AnyDataset, DatasetOptions, dataset_info, load_with_options
 from geq.data.fingerprint import Fingerprint
-from geq.data.folder import SPLITS
 from geq.data.loader import BatchLoader
 from geq.data.photo_folder import find_folder
-from geq.data.registry import AnyDataset, DatasetOptions, dataset_info, load_with_options
-from geq.data.root import data_root
 from geq.data.segmentation import SegmentationDataset
-from geq.data.transform.default import Augment, default_transform
+from geq.data.transform.default_transform import Augment, default_transform
 from geq.data.transform.pixel import Normalize
 from geq.errors import CheckpointError, DataError, OptionError
 from geq.model.catalogue import catalogue
 from geq.model.config import STEPPED, NetworkConfig, field_types, from_json, typed_fields
-from geq.model.differentiation import DifferentiationConfig
+from geq.model.gradient_config import DifferentiationConfig
+from geq.model.model_registry import create_model, model_spec
 from geq.model.network import Network
-from geq.model.registry import create_model, model_spec
-from geq.training.option import Augmentation, DataOptions, ModelOptions, TrainOptions
+from geq.training.train_options import Augmentation, DataOptions, ModelOptions, TrainOptions
 
 EVALUATION_BATCH, SCENE_PIXELS = 250, 2**19
 """Images of one batch of an evaluation, and pixels where each has a label. Results do not depend on them:

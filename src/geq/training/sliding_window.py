@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geq.model.network import Network
-from geq.training.option import SegmentationOptions
+from geq.training.train_options import SegmentationOptions
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 
 from geq.model.network import Network
-from geq.training.option import DeviceOptions
+from geq.training.train_options import DeviceOptions
 
 SMALL = 100_000
 """Parameters below which one thread is used: the tensors of such a network are too small to divide, and

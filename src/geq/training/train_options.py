@@ -15,8 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from geq.data.option import DatasetOptions
-from geq.document import parse_json, short
+from geq.data.dataset_options import DatasetOptions
 from geq.errors import CheckedOptions, CheckpointError, OptionError, check_seed, unknown_name
 from geq.model.config import (
     ADDED_LATER,
@@ -28,6 +27,7 @@ from geq.model.config import (
     to_json,
     typed_fields,
 )
+from geq.safe_parsing import parse_json, short
 
 Augmentation = Literal["auto", "none", "shift", "crop_flip", "randaugment"]
 Precision = Literal["32", "bf16-mixed", "16-mixed", "64"]
@@ -164,7 +164,7 @@ class DataOptions:
 
     Args:
         data: name of the dataset.
-        data_override: options of the dataset, see :class:`~geq.data.option.DatasetOptions`.
+        data_override: options of the dataset, see :class:`~geq.data.dataset_options.DatasetOptions`.
         data_root: folder of the datasets; the default is $GEQ_DATA, or the user's cache folder.
         train_size: train on a stratified subset of so many images; the default is all of them.
         validation: hold out this share (below 1) or number of training images, or take the 'official'

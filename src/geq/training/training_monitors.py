@@ -15,8 +15,8 @@ from torchmetrics import MaxMetric, MeanMetric
 
 from geq.bandwidth import GammaRule, LearnedGamma
 from geq.model.network import Network
-from geq.training.metric import Measures, SolverMeasures
-from geq.training.probe import probe, probe_with_batch_statistics, summarise
+from geq.training.equilibrium_probe import probe, probe_with_batch_statistics, summarise
+from geq.training.metrics import Measures, SolverMeasures
 
 log = logging.getLogger("geq.training")
 

@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from geq.document import parse_json
 from geq.errors import CheckpointError
 from geq.model.config import from_fields
-from geq.model.shipped import CARD, shipped_folder, shipped_names
+from geq.model.shipped_networks import CARD, shipped_folder, shipped_names
+from geq.safe_parsing import parse_json
 
 
 @dataclass(frozen=True)

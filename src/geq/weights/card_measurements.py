@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from geq.analysis.part import analysed, weights_key
-from geq.analysis.request import Progress, Settings, silent
+from geq.analysis.part_runner import analysed, weights_key
+from geq.analysis.settings import Progress, Settings, silent
 from geq.errors import CheckpointError, InputError
 from geq.model.network import Network
 from geq.model.pretrained import WEIGHTS
 from geq.training.evaluation import evaluate
-from geq.training.ingredient import evaluation_loader, open_split
-from geq.training.run import RunFolder
+from geq.training.run_folder import RunFolder
+from geq.training.setup import evaluation_loader, open_split
 from geq.training.thread import limited_threads
 from geq.weights.card import Calibration, Card, Certificate, Corruption, Test, Training
-from geq.weights.recipe import settings, training_command
+from geq.weights.training_command import settings, training_command
 
 IMAGES = 1000
 """Test images that are corrupted, unless asked otherwise."""

@@ -10,9 +10,9 @@ from pathlib import Path
 from huggingface_hub import ModelCard, ModelCardData
 
 from geq.training.environment import short_commit
-from geq.training.option import TrainOptions
+from geq.training.train_options import TrainOptions
 from geq.weights.card import Card
-from geq.weights.origin import ORIGINS
+from geq.weights.data_origin import ORIGINS
 
 TEMPLATE = Path(__file__).with_name("card_template.md")
 

@@ -6,8 +6,8 @@ import json
 import shlex
 from typing import Any
 
-from geq.training.option import PLACES, TrainOptions, overlaid
 from geq.training.preset import list_presets, preset_options
+from geq.training.train_options import PLACES, TrainOptions, overlaid
 
 FIRST = ("model", "data")
 """How the names of the options begin that a command begins with."""

@@ -10,10 +10,10 @@ from geq.number_format import signed
 from geq.printable import identifier
 from geq_papers.experiment.claim import Judgement, Verdict, judge
 from geq_papers.experiment.experiment import Experiment
-from geq_papers.experiment.registry import STUDY
+from geq_papers.experiment.experiment_registry import STUDY
 from geq_papers.report.chart import IntervalStrip
-from geq_papers.report.section.part import Section
-from geq_papers.report.source import Evidence
+from geq_papers.report.evidence import Evidence
+from geq_papers.report.section.base import Section
 from geq_papers.report.table import Cell, Column, Table
 
 MARKS: dict[str, tuple[str, str]] = {

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from geq.number_format import MISSING, duration, shown
-from geq_papers.report.sample import Sample
-from geq_papers.report.section.part import Section
-from geq_papers.report.source import Evidence, Group
+from geq_papers.report.evidence import Evidence, Group
+from geq_papers.report.section.base import Section
+from geq_papers.report.seed_values import Sample
 from geq_papers.report.table import Cell, Column, Table
 
 COLUMNS = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 from geq.data.dataset import Statistics
-from geq.data.registry import dataset_info
+from geq.data.dataset_registry import dataset_info
+from geq.data.transform.base import Compose, Transform
 from geq.data.transform.crop import CropFlip, ShiftOnly
-from geq.data.transform.kind import Compose, Transform
 from geq.data.transform.pixel import Normalize
 from geq.data.transform.randaugment import RandAugment
 from geq.data.transform.segmentation import SegmentationCrop

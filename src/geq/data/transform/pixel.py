@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 from torch.nn import functional
 
 from geq.data.dataset import Statistics
-from geq.data.transform.kind import Images, Masks, NewImages, NewMasks, Transform
+from geq.data.transform.base import Images, Masks, NewImages, NewMasks, Transform
 from geq.errors import InputError, OptionError
 
 
