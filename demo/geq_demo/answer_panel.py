@@ -5,9 +5,8 @@ from __future__ import annotations
 from geq.analysis.explanation import Explanation
 from geq.certificates.in_words import existence, proved_unique, speed
 from geq.number_format import shown
-from geq_demo.inline_images import drawn, figure, rgb
 from geq_demo.input_image import Picture
-from geq_demo.markup import EMPTY, Markup, element, join
+from geq_demo.markup import EMPTY, Markup, drawn, element, figure, join, rgb
 from geq_demo.served_network import Answer, Exhibit
 
 BARS = 5

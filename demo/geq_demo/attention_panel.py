@@ -7,8 +7,7 @@ from torch import Tensor
 
 from geq.analysis.explanation import BranchView, Explanation
 from geq.analysis.saliency_picture import ENERGY, SALIENCY, WEIGHT, number_format
-from geq_demo.inline_images import drawn, figure, over, scale
-from geq_demo.markup import EMPTY, Markup, element
+from geq_demo.markup import EMPTY, Markup, drawn, element, figure, over, scale
 from geq_demo.served_network import Answer
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from geq.data.corruption import SEVERITIES, corruption_names
 from geq.errors import InputError, OptionError, unknown_name
 from geq.safe_parsing import short
-from geq_demo.distortion import Distortion
+from geq_demo.input_image import Distortion
 from geq_demo.session import Look
 from geq_demo.solve_panel import Kind
 

@@ -21,8 +21,7 @@ from geq_demo.control_values import (
     read_place,
     read_upload,
 )
-from geq_demo.distortion import CLEAR, Distortion
-from geq_demo.input_image import LARGEST_FILE, Picture
+from geq_demo.input_image import CLEAR, LARGEST_FILE, Distortion, Picture
 from geq_demo.markup import EMPTY
 from geq_demo.session import Look, Panel, Session, Solve, complaint
 from geq_demo.upload_limits import FOLDER

@@ -15,13 +15,12 @@ from geq.analysis.explanation import Explainer, Explanation
 from geq.analysis.solver_trace import Trace
 from geq.data.dataset import Labelled
 from geq.errors import GeqError
+from geq.training.device import limited_threads
 from geq.training.headline_metric import headline_of
 from geq.training.run_folder import RunFolder
 from geq.training.run_picture import spread_over_classes
 from geq.training.setup import open_split
-from geq.training.thread import limited_threads
-from geq_demo.distortion import Distortion
-from geq_demo.input_image import Picture, SamplePicture
+from geq_demo.input_image import Distortion, Picture, SamplePicture
 from geq_demo.recent_cache import Memory
 
 SHOWN = 12

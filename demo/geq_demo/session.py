@@ -11,8 +11,7 @@ from jaxtyping import UInt8
 from geq.errors import GeqError
 from geq_demo.answer_panel import answer_part
 from geq_demo.attention_panel import focus_part
-from geq_demo.distortion import Distortion
-from geq_demo.input_image import FilePicture, Picture, SamplePicture
+from geq_demo.input_image import Distortion, FilePicture, Picture, SamplePicture
 from geq_demo.markup import EMPTY, Markup, element
 from geq_demo.network_choice import Collection
 from geq_demo.recent_cache import Memory

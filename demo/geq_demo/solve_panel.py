@@ -12,8 +12,7 @@ from torch import Tensor
 
 from geq.analysis.solver_trace import Trace, Way
 from geq.number_format import shown
-from geq_demo.inline_images import coloured, drawn, figure, scale
-from geq_demo.markup import Markup, element
+from geq_demo.markup import Markup, coloured, drawn, element, figure, scale
 from geq_demo.step_chart import Line, step_chart
 
 Kind = Literal["solver", "plain"]

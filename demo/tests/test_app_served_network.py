@@ -14,8 +14,7 @@ import torch
 from PIL import Image
 
 from geq.training.run_folder import RunFolder
-from geq_demo.distortion import CLEAR, Distortion
-from geq_demo.input_image import FilePicture, Picture
+from geq_demo.input_image import CLEAR, Distortion, FilePicture, Picture
 from geq_demo.network_choice import Collection
 from geq_demo.served_network import content_of
 from geq_demo.session import Look, Panel, Session

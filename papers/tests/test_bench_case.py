@@ -15,9 +15,8 @@ from geq_papers.bench.case import Case, Finding, Setting, Skip
 from geq_papers.bench.case_list import CASES
 from geq_papers.bench.case_process import records
 from geq_papers.bench.cifar_branches import BRANCHES
-from geq_papers.bench.performance_tables import markdown, read_records
-from geq_papers.bench.terminal_output import plot, show
-from geq_papers.bench.timing_ratio import constant
+from geq_papers.bench.terminal_output import markdown, plot, read_records, show
+from geq_papers.bench.timing import constant
 from geq_papers.command.bench import NAMES
 
 

@@ -7,8 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from geq.errors import InputError
-from geq_papers.bench.timing import Convolutions, in_turns, peak_bytes
-from geq_papers.bench.timing_ratio import constant, ratio
+from geq_papers.bench.timing import Convolutions, constant, in_turns, peak_bytes, ratio
 
 
 def test_ratio_forgets_a_disturbed_pair() -> None:

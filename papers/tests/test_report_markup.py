@@ -8,7 +8,7 @@ import io
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geq.printable import identifier, printable
+from geq.safe_parsing import identifier, printable
 from geq_papers.report.page import templates
 from geq_papers.report.table import Cell, Column, Table
 from markup_reader import READABLE, read

@@ -16,7 +16,7 @@ from geq.errors import DataError
 from geq_papers.experiment.record import Record
 from geq_papers.report.evidence import Evidence, gather, sort
 from geq_papers.report.page import page, sections
-from geq_papers.report.section.base import Section
+from geq_papers.report.section import Section
 from geq_papers.report.table import Table
 from synthetic_records import experiments, record, records, write
 

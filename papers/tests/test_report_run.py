@@ -11,7 +11,7 @@ import pytest
 from geq.errors import DataError
 from geq_papers.report.evidence import sort
 from geq_papers.report.page import page
-from geq_papers.report.section.base import Section
+from geq_papers.report.section import Section
 from geq_papers.report.section.run import MOST, SIGNATURE, runs
 from synthetic_records import experiments, records
 

@@ -1,9 +1,10 @@
-"""Safe parsing of untrusted JSON and YAML, and what JSON can hold."""
+"""Safe parsing and printing of untrusted text, and what JSON can hold."""
 
 from __future__ import annotations
 
 import json
 import math
+import re
 import reprlib
 from collections.abc import Mapping
 from functools import cache
@@ -114,3 +115,25 @@ def short(value: Any) -> str:
         return _SHORT.repr(value)
     except ValueError:  # Python does not write out numbers of thousands of digits
         return "a very large number"
+
+
+CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+"""Characters that neither HTML nor XML may hold."""
+
+
+def printable(text: str) -> str:
+    """Replace control characters.
+
+    >>> printable("a\\x00b")
+    'a\ufffdb'
+    """
+    return CONTROL.sub("\ufffd", text)
+
+
+def identifier(text: str) -> str:
+    """``text`` as the name of an anchor or a file: lower-case letters, digits and hyphens.
+
+    >>> identifier("GEQ table 1a: “CIFAR-10”"), identifier("../<x>"), identifier("…")
+    ('geq-table-1a-cifar-10', 'x', 'unnamed')
+    """
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:80] or "unnamed"

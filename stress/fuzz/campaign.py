@@ -35,9 +35,9 @@ KEPT = 2000
 """Executions between two writings of the record."""
 LIMITS = ("-rss_limit_mb=3072", "-timeout=20", "-print_final_stats=1", "-verbosity=0", "-close_fd_mask=0")
 INSTRUMENTED = """
-geq.data.cifar geq.data.restricted_pickle geq.data.mnist geq.data.archive geq.data.stream
+geq.data.cifar geq.data.restricted_pickle geq.data.mnist geq.data.archive geq.data.archive
 geq.data.class_folders geq.data.image_reader geq.data.segmentation geq.data.corruption.cifar_c geq.data.hub
-geq_demo.input_image geq.safe_parsing geq_papers.experiment.record geq.weights.card geq.weights.text
+geq_demo.input_image geq.safe_parsing geq_papers.experiment.record geq.weights.card geq.weights.card
 geq.training.run_folder geq.training.train_options geq.training.setup geq.training.checkpoint
 geq.analysis.part_runner geq.analysis.result geq.export.onnx_file geq.model.pretrained geq.model.size_guard
 geq.model.config

@@ -23,8 +23,7 @@ from geq.training.checkpoint import FORMAT, Checkpoint
 from geq.training.preset import list_presets, preset_path
 from geq.training.run_folder import RunFolder
 from geq.training.train_options import TrainOptions
-from geq.weights.card import read_card
-from geq.weights.text import card_text
+from geq.weights.card import card_text, read_card
 from geq_papers.experiment.record import read_records
 from stress.fuzz.dataset_target import drawn
 from stress.fuzz.mutation import in_json, in_json_lines, in_safetensors, in_zip

@@ -15,8 +15,8 @@ import torch
 
 from geq.analysis import corruption
 from geq.analysis.analysed_network import Subject
+from geq.analysis.calibration_picture import draw_corruptions
 from geq.analysis.corruption import CLEAN, Corrupted, Sweep, analyse, sweep
-from geq.analysis.corruption_picture import draw_corruptions
 from geq.analysis.partial_results import Pieces
 from geq.analysis.settings import Settings
 from geq.data.corruption import corrupt, corruption_names

@@ -25,7 +25,6 @@ ALLOWED = {
     "safe_parsing": set(),
     "atomic_io": {"errors"},
     "number_format": set(),
-    "printable": set(),
     "bandwidth": {"errors"},
     "constraints": {"errors"},
     "certificates": {"constraints"},

@@ -17,9 +17,8 @@ from torch.nn import functional as F
 from geq.cells import EnergyProblem
 from geq.errors import GeqError, InputError, OptionError
 from geq.export.portable import refuse
-from geq.model.feature_map import FeatureMap
 from geq.model.model_registry import create_model, list_models
-from geq.model.network import Network
+from geq.model.network import FeatureMap, Network
 
 NAMES = list_models()
 TINY = [name for name in NAMES if "_tiny" in name]

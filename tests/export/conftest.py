@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from geq.data.digits import read_digits
-from geq.data.transform.pixel import as_float
+from geq.data.transform.base import as_float
 from geq.export import Agreement, Description, save_onnx
 from geq.model.network import Network
 from geq.training.run_folder import RunFolder

@@ -116,7 +116,7 @@ def test_a_missing_package_is_named_with_its_extra(run: RunFolder, monkeypatch: 
 
 
 def test_without_the_data_random_images_serve(tmp_path: Path) -> None:
-    from geq.export.sample import sample_images
+    from geq.export.check import sample_images
     from geq.training.train_options import TrainOptions
 
     options = TrainOptions(data="cifar10", model="resnet_small")

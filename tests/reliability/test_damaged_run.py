@@ -18,7 +18,7 @@ from torch import Tensor
 
 from geq.data.dataset import Statistics
 from geq.data.loader import BatchLoader, WorkerDeath
-from geq.data.transform.pixel import Normalize
+from geq.data.transform.base import Normalize
 from geq.errors import CheckpointError, DataError
 from geq.training.fit import Outcome, resume, train
 from geq.training.loop import Loop

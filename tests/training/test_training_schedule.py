@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geq.training.schedule import learning_rate_factor
+from geq.training.optimizer import learning_rate_factor
 from geq.training.train_options import ScheduleOptions
 
 

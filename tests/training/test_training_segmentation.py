@@ -17,11 +17,10 @@ from geq.errors import DataError, OptionError
 from geq.model.model_registry import create_model
 from geq.model.network import Network
 from geq.model.segmenter import Segmenter
-from geq.training.choice import task_class
 from geq.training.fit import Outcome, resume, train
 from geq.training.interrupt import TrainingInterrupted
 from geq.training.run_folder import RunFolder
-from geq.training.segmentation_task import SegmentationTask, evaluate_segmenter
+from geq.training.segmentation_task import SegmentationTask, evaluate_segmenter, task_class
 from geq.training.setup import (
     augmentation,
     build_model,

@@ -16,8 +16,7 @@ from geq.model.shipped_networks import FOLDER, shipped_folder, shipped_names
 from geq.training.fit import train
 from geq.training.run_folder import RunFolder
 from geq.training.train_options import TrainOptions
-from geq.weights.card import Card, disk_size, read_card
-from geq.weights.text import card_text
+from geq.weights.card import Card, card_text, disk_size, read_card
 from geq.weights.training_command import training_command
 from saved_runs import saved_run
 

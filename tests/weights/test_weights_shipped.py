@@ -21,15 +21,14 @@ from geq.command.training_arguments import parse_training
 from geq.data.mnist import SYSTEM_FOLDERS
 from geq.errors import CheckpointError, OptionError
 from geq.model.shipped_networks import FOLDER, is_shipped, shipped_folder, shipped_names
+from geq.training.device import limited_threads
 from geq.training.evaluation import evaluate
 from geq.training.run_folder import RunFolder, known_runs
 from geq.training.setup import evaluation_loader, open_split
-from geq.training.thread import limited_threads
 from geq.training.train_options import PLACES
 from geq.training.training_monitors import LIMITS
-from geq.weights.card import Card, disk_size, read_card, shipped_cards
+from geq.weights.card import Card, card_text, disk_size, model_card, read_card, shipped_cards
 from geq.weights.pack import LARGEST, TEXT, machine_path
-from geq.weights.text import card_text, model_card
 from geq_papers.experiment.equilibrium_measurement import SinceStart
 
 NAMES = shipped_names()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from geq_papers.bench.timing_ratio import Ratio
+from geq_papers.bench.timing import Ratio
 
 
 class Skip(Exception):

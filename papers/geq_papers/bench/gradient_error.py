@@ -13,7 +13,7 @@ from geq.layers.energy import STRONGEST
 from geq_papers.bench.case import Finding, Setting, Skip
 from geq_papers.bench.cifar_branches import Branch, backward, torchdeq_solve
 from geq_papers.bench.literal_algorithm import LiteralMap
-from geq_papers.bench.timing_ratio import constant
+from geq_papers.bench.timing import constant
 
 
 def weight_gradient(layer: Equilibrium) -> Tensor:

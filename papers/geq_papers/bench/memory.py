@@ -9,8 +9,7 @@ from geq.gradients import Phantom
 from geq_papers.bench.case import Finding, Setting
 from geq_papers.bench.cifar_branches import BRANCHES, Branch, backward, torchdeq_solve
 from geq_papers.bench.literal_algorithm import LiteralMap
-from geq_papers.bench.timing import Work, in_turns, peak_bytes
-from geq_papers.bench.timing_ratio import constant, ratio
+from geq_papers.bench.timing import Work, constant, in_turns, peak_bytes, ratio
 from geq_papers.bench.training_step import NEVER, evaluations, literal_step, training_step
 
 

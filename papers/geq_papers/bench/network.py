@@ -14,8 +14,7 @@ from geq.model.model_registry import create_model, list_models
 from geq.model.network import Network
 from geq_papers.bench.case import Finding, Setting
 from geq_papers.bench.cifar_branches import BRANCHES
-from geq_papers.bench.timing import Work, in_turns
-from geq_papers.bench.timing_ratio import ratio
+from geq_papers.bench.timing import Work, in_turns, ratio
 from geq_papers.bench.training_step import training_step
 
 REFERENCE = "resnet18_cifar"

@@ -16,8 +16,7 @@ from geq.model.network import Network
 from geq_papers.bench.case import Finding, Setting
 from geq_papers.bench.cifar_branches import BRANCHES, OUT_CHANNELS
 from geq_papers.bench.network import optimiser_step
-from geq_papers.bench.timing import in_turns
-from geq_papers.bench.timing_ratio import constant, ratio
+from geq_papers.bench.timing import constant, in_turns, ratio
 
 TRAINED_FOR = 60
 BATCH = 64

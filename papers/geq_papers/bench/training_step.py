@@ -16,8 +16,7 @@ from geq.solvers import Anderson, Picard, fixed_point
 from geq_papers.bench.case import Finding, Setting
 from geq_papers.bench.cifar_branches import BEST_RIDGE, Branch, backward, torchdeq_solve
 from geq_papers.bench.literal_algorithm import LiteralMap
-from geq_papers.bench.timing import Convolutions, Work, in_turns
-from geq_papers.bench.timing_ratio import Ratio, ratio
+from geq_papers.bench.timing import Convolutions, Ratio, Work, in_turns, ratio
 
 NEVER = 1e-12
 """A tolerance that no solve in single precision reaches: all evaluations are made."""

@@ -41,8 +41,7 @@ def main(arguments: list[str]) -> int:
         return 0
 
     from geq.training.interrupt import TrainingInterrupted
-    from geq_papers.tradeoff import Tradeoff
-    from geq_papers.tradeoff_picture import draw_tradeoff
+    from geq_papers.tradeoff import Tradeoff, draw_tradeoff
 
     logging.basicConfig(level=logging.WARNING, format="geq: %(message)s", stream=sys.stderr)
     console = console_for(parsed.json, parsed.quiet)

@@ -61,8 +61,8 @@ class Equilibria:
 
     def measure(self, folder: RunFolder) -> Metrics:
         from geq.model.network import Network
+        from geq.training.device import limited_threads
         from geq.training.equilibrium_probe import probe
-        from geq.training.thread import limited_threads
 
         images, trained = first_held_out(folder, self.images), Network.from_pretrained(folder.model)
         with limited_threads(folder.options(), trained):
@@ -88,10 +88,10 @@ class SinceStart:
 
     def measure(self, folder: RunFolder) -> Metrics:
         from geq.model.network import Network
+        from geq.training.device import limited_threads
         from geq.training.equilibrium_probe import probe, probe_with_batch_statistics
         from geq.training.fit import seed_everything
         from geq.training.setup import build_model
-        from geq.training.thread import limited_threads
 
         options, images = folder.options(), first_held_out(folder, self.images)
         trained = Network.from_pretrained(folder.model)
@@ -138,9 +138,9 @@ class CutOff:
 
     def measure(self, folder: RunFolder) -> Metrics:
         from geq.model.network import Network
+        from geq.training.device import limited_threads
         from geq.training.evaluation import evaluate
         from geq.training.setup import evaluation_loader
-        from geq.training.thread import limited_threads
 
         model, dataset = Network.from_pretrained(folder.model), held_out(folder)
         loader = evaluation_loader(dataset, statistics=folder.data().statistics)
@@ -190,9 +190,9 @@ class EvenWeights:
 
     def measure(self, folder: RunFolder) -> Metrics:
         from geq.model.network import Network
+        from geq.training.device import limited_threads
         from geq.training.evaluation import evaluate
         from geq.training.setup import evaluation_loader
-        from geq.training.thread import limited_threads
 
         model = Network.from_pretrained(folder.model)
         loader = evaluation_loader(held_out(folder), statistics=folder.data().statistics)

@@ -26,9 +26,9 @@ class UnseenAccuracy:
 
     def measure(self, folder: RunFolder) -> Metrics:
         from geq.model.network import Network
+        from geq.training.device import limited_threads
         from geq.training.evaluation import evaluate
         from geq.training.setup import evaluation_loader, open_split
-        from geq.training.thread import limited_threads
 
         options = folder.options()
         if options.data_override.get("classes") != "known":
@@ -120,8 +120,8 @@ class Saliency:
         from geq.analysis.saliency import grad_cam, stretched
         from geq.equilibrium import ignore_failures
         from geq.model.network import Network
+        from geq.training.device import limited_threads
         from geq.training.setup import evaluation_loader, open_split
-        from geq.training.thread import limited_threads
         from geq_papers.tradeoff import first_images
 
         options, model = folder.options(), Network.from_pretrained(folder.model)
@@ -178,8 +178,8 @@ class Speed:
     def measure(self, folder: RunFolder) -> Metrics:
         from geq.equilibrium import ignore_failures
         from geq.model.network import Network
+        from geq.training.device import limited_threads
         from geq.training.setup import evaluation_loader, open_split
-        from geq.training.thread import limited_threads
         from geq_papers.tradeoff import first_images, solved, timed_backward, timed_inference
 
         options, model = folder.options(), Network.from_pretrained(folder.model)
@@ -215,9 +215,9 @@ class FeatureSize:
         import torch
 
         from geq.model.network import Network
+        from geq.training.device import limited_threads
         from geq.training.evaluation import evaluating
         from geq.training.setup import evaluation_loader, open_split
-        from geq.training.thread import limited_threads
         from geq_papers.tradeoff import first_images
 
         options, model = folder.options(), Network.from_pretrained(folder.model)

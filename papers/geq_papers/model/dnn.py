@@ -26,9 +26,8 @@ from torch.nn import functional as F
 
 from geq.errors import OptionError
 from geq.model.config import NetworkConfig
-from geq.model.feature_map import FeatureMap
 from geq.model.model_registry import ModelSpec, register
-from geq.model.network import Network
+from geq.model.network import FeatureMap, Network
 
 
 @dataclass(frozen=True)

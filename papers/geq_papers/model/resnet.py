@@ -18,9 +18,8 @@ from torch import Tensor, nn
 
 from geq.errors import OptionError
 from geq.model.config import NetworkConfig
-from geq.model.feature_map import FeatureMap
 from geq.model.model_registry import ModelSpec, register
-from geq.model.network import Network
+from geq.model.network import FeatureMap, Network
 from geq.model.residual_block import basic_block, bottleneck_block, plain_convolution
 
 

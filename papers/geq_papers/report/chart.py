@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from geq.number_format import Real, shown, signed
-from geq.printable import printable
+from geq.safe_parsing import printable
 from geq_papers.report.seed_values import Sample, number
 from geq_papers.report.svg_drawing import drawing, place_ticks
 

@@ -13,9 +13,9 @@ from markupsafe import Markup
 
 from geq.errors import MissingExtraError
 from geq.number_format import duration
-from geq.printable import printable
+from geq.safe_parsing import printable
 from geq_papers.report.evidence import Evidence
-from geq_papers.report.section.base import Section
+from geq_papers.report.section import Section
 from geq_papers.report.section.claim import summary
 from geq_papers.report.section.cost import costs
 from geq_papers.report.section.environment import environment

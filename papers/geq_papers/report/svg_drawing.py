@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import re
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from xml.etree import ElementTree
 
@@ -14,10 +16,11 @@ from markupsafe import Markup
 
 from geq.errors import MissingExtraError
 from geq.number_format import Real
-from geq.printable import printable
+from geq.safe_parsing import printable
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
+
 
 SETTINGS: Any = {"svg.fonttype": "none", "text.usetex": False, "text.parse_math": False, "font.size": 12}
 """Text stays text, and nothing in it is a formula: labels may come from untrusted records."""
@@ -180,3 +183,29 @@ def place_ticks(axis: Axis, at: list[float] | None = None, whole: bool = False) 
         axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10], integer=whole))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(StrMethodFormatter("{x:.6g}"))
+
+
+@dataclass(frozen=True)
+class Figure:
+    """
+    Args:
+        title: Short; in front of the caption.
+        caption: What is drawn.
+        picture: ``svg`` or ``img`` element, which carries its own alternative text.
+        legend: Labels of the series, in the order of their colours.
+        swatch: Class of a series in the legend, as a curve or a bar.
+        shape: "wide" over the whole width of the page, "tall" beside two others.
+    """
+
+    title: str
+    caption: str
+    picture: Markup
+    legend: tuple[str, ...] = ()
+    swatch: Literal["line", "bar"] = "line"
+    shape: Literal["wide", "tall"] | None = None
+
+
+def embedded_png(content: bytes, alternative: str) -> Markup:
+    """Return a PNG that is part of the page."""
+    address = f"data:image/png;base64,{base64.b64encode(content).decode('ascii')}"
+    return Markup('<img src="{}" alt="{}">').format(address, alternative)

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from geq.printable import identifier
+from geq.safe_parsing import identifier
 from geq_papers.report.chart import IntervalStrip
 
 

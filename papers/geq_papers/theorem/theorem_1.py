@@ -9,7 +9,7 @@ from geq.errors import ConvergenceError
 from geq.penalties import NonNegative
 from geq_papers.theorem.composition import Composition
 from geq_papers.theorem.conjugate import conjugate, objective, relu_objective
-from geq_papers.theorem.prox_test import minimum_violation, prox_violation
+from geq_papers.theorem.envelope import minimum_violation, prox_violation
 from geq_papers.theorem.theorem_check import Comparison, TheoremCheck
 from geq_papers.theorem.unit_layer import Unit
 

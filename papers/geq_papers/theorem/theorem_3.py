@@ -13,7 +13,7 @@ from torch import Tensor
 from geq.errors import OptionError
 from geq_papers.theorem.composition import Composition
 from geq_papers.theorem.conjugate import objective
-from geq_papers.theorem.prox_test import minimum_violation
+from geq_papers.theorem.envelope import minimum_violation
 from geq_papers.theorem.theorem_1 import images
 from geq_papers.theorem.theorem_check import Comparison, TheoremCheck
 from geq_papers.theorem.unit_layer import Unit

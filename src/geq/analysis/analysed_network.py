@@ -9,19 +9,50 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geq.analysis.double_precision import in_double
 from geq.analysis.settings import Progress, Settings, silent
 from geq.analysis.weight_norms import LayerNorms, has_norms, layer_norms
+from geq.constraints import SpectralBound
+from geq.constraints.spectral import Apply
 from geq.data.dataset import Dataset, Labelled, Split
 from geq.data.loader import BatchLoader
 from geq.equilibrium import Equilibrium, ignore_failures
 from geq.errors import InputError
 from geq.gradients import Implicit
 from geq.model.network import Network
+from geq.operators import Convolution
 from geq.operators.operator import size_of
 from geq.solvers import Anderson
 from geq.training.run_folder import RunFolder
 from geq.training.setup import evaluation_loader, open_split
+
+
+class Settled(SpectralBound):
+    """The rule of a weight that satisfies its bound already."""
+
+    def forward(self, weight: Tensor, apply: Apply, adjoint: Apply, shape: tuple[int, ...]) -> Tensor:
+        return weight
+
+
+@torch.no_grad()
+def in_double(model: Network) -> Network:
+    """Convert ``model`` itself, for images of its own size; it computes what it did in single precision.
+
+    Its effective weights are converted and left alone. Otherwise it would measure the norms of its weights
+    again, to more digits: minutes for a large one, and other weights than those in use.
+    """
+    model.eval()
+    sizes = model.map_sizes()
+    bounded = [
+        (operator, operator.constraint.bound, operator.effective_weight(sizes[name]))
+        for name, layer in model.equilibria().items()
+        for operator in layer.modules()
+        if isinstance(operator, Convolution) and isinstance(operator.constraint, SpectralBound)
+    ]
+    model.double()
+    for operator, bound, weight in bounded:
+        operator.raw_weight.copy_(weight)
+        operator.adopt_constraint(Settled(bound))
+    return model.eval()
 
 
 class Subject:

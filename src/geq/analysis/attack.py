@@ -37,7 +37,7 @@ from geq.equilibrium import Equilibrium, ignore_failures
 from geq.errors import InputError
 from geq.gradients import Implicit
 from geq.model.network import Network
-from geq.training.thread import limited_threads
+from geq.training.device import limited_threads
 from geq.training.train_options import stored
 
 Images = Float[Tensor, "n c h w"]

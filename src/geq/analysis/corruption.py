@@ -24,7 +24,7 @@ from jaxtyping import Int64, UInt8
 from torch import Tensor
 
 from geq.analysis.analysed_network import Subject
-from geq.analysis.corruption_picture import draw_corruptions
+from geq.analysis.calibration_picture import draw_corruptions
 from geq.analysis.part_runner import weights_key
 from geq.analysis.partial_results import Pieces
 from geq.analysis.result import Result, Table
@@ -36,9 +36,9 @@ from geq.data.dataset import Dataset, Derived, Labelled
 from geq.data.splits import first_classes, stratified
 from geq.errors import DataError, InputError, unknown_name
 from geq.number_format import shown
+from geq.training.device import limited_threads
 from geq.training.evaluation import evaluate
 from geq.training.run_folder import RunFolder
-from geq.training.thread import limited_threads
 from geq.training.train_options import stored
 
 CLEAN = "clean"

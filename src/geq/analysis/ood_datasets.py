@@ -19,7 +19,7 @@ from geq.data.dataset import Dataset, Derived, ImageDataset, Labelled, Statistic
 from geq.data.dataset_registry import load_dataset
 from geq.data.loader import seeded
 from geq.data.splits import stratified
-from geq.data.transform.pixel import Resize
+from geq.data.transform.base import Resize
 from geq.errors import InputError
 from geq.training.prediction import GREY
 from geq.training.setup import open_split

@@ -20,8 +20,8 @@ from geq.atomic_io import explained_write_errors, write_durably
 from geq.errors import CheckpointError
 from geq.model.network import Network
 from geq.safe_parsing import finite, parse_json
+from geq.training.device import limited_threads
 from geq.training.run_folder import RunFolder
-from geq.training.thread import limited_threads
 
 
 def result_path(folder: RunFolder, name: str) -> Path:

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from geq.data.dataset_names import IMAGE_FOLDER
-from geq.data.dataset_options import DatasetOptions
+from geq.data.dataset_options import IMAGE_FOLDER, DatasetOptions
 from geq.errors import MissingExtraError, OptionError, unknown_name
 from geq.model.config import field_types, in_words
 

@@ -131,7 +131,7 @@ def models() -> Iterable[str]:
 
 
 def datasets() -> Iterable[str]:
-    from geq.data.dataset_names import SUMMARIES
+    from geq.data.dataset_options import SUMMARIES
 
     return SUMMARIES
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from geq.command.argument_parser import add_json, add_quiet, parse
 from geq.command.terminal import BAD, GOOD, Bars, console_for, print_json
-from geq.data.data_root import data_root
-from geq.data.dataset_names import SUMMARIES, check_dataset_name
+from geq.data.dataset_options import SUMMARIES, check_dataset_name, data_root
 from geq.data.download_sources import SOURCES, YOURS, check_files, source_of
 from geq.errors import DataError, GeqError, MissingDataError, unknown_name
 

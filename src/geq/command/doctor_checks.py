@@ -250,7 +250,7 @@ def kernel() -> Iterator[Finding]:
 
 def data() -> Iterator[Finding]:
     try:
-        from geq.data.data_root import VARIABLE, data_root
+        from geq.data.dataset_options import VARIABLE, data_root
         from geq.data.dataset_registry import dataset_names, load_dataset
         from geq.data.download_sources import SOURCES, how_to_get
     except (ImportError, OSError):

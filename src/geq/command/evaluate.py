@@ -15,7 +15,7 @@ from geq.command.argument_parser import (
 )
 from geq.command.class_table import class_accuracy, class_tables
 from geq.command.terminal import console_for, print_json
-from geq.data.dataset_names import IMAGE_FOLDER, check_dataset_name
+from geq.data.dataset_options import IMAGE_FOLDER, check_dataset_name
 from geq.training.photo_folder_options import is_folder, warn_of_changes
 
 SUMMARY = """Measure the trained network of a run on a dataset.
@@ -61,10 +61,10 @@ def main(arguments: list[str]) -> int:
         check_dataset_name(asked.data)
 
     from geq.model.network import Network
-    from geq.training.choice import task_class
-    from geq.training.confusion_picture import keep_confusion
+    from geq.training.device import limited_threads
+    from geq.training.run_picture import keep_confusion
+    from geq.training.segmentation_task import task_class
     from geq.training.setup import evaluation_loader, open_split
-    from geq.training.thread import limited_threads
 
     model = Network.from_pretrained(folder.model)
     own = folder.options()

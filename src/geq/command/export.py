@@ -58,10 +58,10 @@ def main(arguments: list[str]) -> int:
     folder = RunFolder.find(asked.run, asked.runs)
 
     from geq.export import Description, save_onnx, save_torch
+    from geq.export.check import sample_images
     from geq.export.onnx_file import need_onnx
-    from geq.export.sample import sample_images
     from geq.model.network import Network
-    from geq.training.thread import limited_threads
+    from geq.training.device import limited_threads
 
     targets = chosen_files(folder.path, asked)
     if "onnx" in targets:

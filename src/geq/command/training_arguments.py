@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from geq.command.argument_parser import add_dataset_options, dashes_replaced, nested, parse
-from geq.data.dataset_names import IMAGE_FOLDER, check_dataset_name
+from geq.data.dataset_options import IMAGE_FOLDER, check_dataset_name
 from geq.errors import OptionError, unknown_name
 from geq.model.catalogue import model_fields
 from geq.model.model_registry import check_model_name

@@ -89,8 +89,7 @@ def show_card(name: str, as_json: bool) -> None:
     from rich.markdown import Markdown
 
     from geq.model.shipped_networks import shipped_folder
-    from geq.weights.card import read_card
-    from geq.weights.text import model_card
+    from geq.weights.card import model_card, read_card
 
     card = read_card(shipped_folder(name))
     if as_json:

@@ -1,12 +1,39 @@
-"""How a dataset is to be read."""
+"""Names, folder and options of the datasets: no torch is needed to list or check them."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
-from geq.errors import CheckedOptions, OptionError, check_seed
+from geq.cache_folder import user_cache
+from geq.errors import CheckedOptions, OptionError, check_seed, unknown_name
+
+IMAGE_FOLDER = "imagefolder"
+"""The dataset that reads a user's own folder."""
+
+SUMMARIES: dict[str, str] = {
+    "digits": "scikit-learn's digits, 8×8, comes with the package",
+    "mnist": "handwritten digits, 28×28",
+    "fashion_mnist": "clothes, 28×28",
+    "cifar10": "10 classes, 32×32",
+    "cifar100": "100 classes in 20 super-classes, 32×32",
+    "imagenette": "10 easy classes of ImageNet",
+    "imagenet100": "100 classes of ImageNet: its own folder, or 'imagenet' with a class list",
+    "imagenet": "ImageNet's 1,000 classes",
+    IMAGE_FOLDER: "your own folder of images, with a folder for each class",
+    "cityscapes": "street scenes, 19 classes, 2048×1024",
+    "camvid": "street scenes, 11 classes",
+    "hub": "a Hugging Face image dataset saved on disk",
+}
+"""Name -> what the dataset is; :mod:`geq.data.dataset_registry` says how each is read."""
+
+
+def check_dataset_name(name: str) -> None:
+    """Refuse a name that no dataset has."""
+    if name not in SUMMARIES:
+        raise unknown_name("dataset or folder of images", name, SUMMARIES)
 
 
 @dataclass(frozen=True)
@@ -57,3 +84,18 @@ class DatasetOptions(metaclass=CheckedOptions):
     def changed(self) -> set[str]:
         """Names of the options that differ from their default."""
         return {field.name for field in fields(self) if getattr(self, field.name) != field.default}
+
+
+VARIABLE = "GEQ_DATA"
+OPTION = "--data_root"
+"""The option of the commands that names the folder; messages take it from here."""
+
+
+def data_root(explicit: Path | str | None = None) -> Path:
+    """The folder that holds the datasets: ``explicit``, else ``$GEQ_DATA``, else the user's cache folder.
+
+    >>> data_root("pictures").name
+    'pictures'
+    """
+    chosen = explicit or os.environ.get(VARIABLE)
+    return Path(chosen).expanduser() if chosen else user_cache() / "geq" / "data"

@@ -11,10 +11,8 @@ import torch
 
 from geq.data.cifar import CIFAR10_STATISTICS, CIFAR100_STATISTICS, read_cifar
 from geq.data.class_folders import IMAGENET_STATISTICS, FolderDataset, read_image_folder
-from geq.data.data_root import data_root
 from geq.data.dataset import ImageDataset, Split, Statistics
-from geq.data.dataset_names import SUMMARIES, check_dataset_name
-from geq.data.dataset_options import DatasetOptions
+from geq.data.dataset_options import SUMMARIES, DatasetOptions, check_dataset_name, data_root
 from geq.data.digits import DIGITS_STATISTICS, read_digits
 from geq.data.download_sources import how_to_get
 from geq.data.hub import HubDataset, read_hub
@@ -239,7 +237,7 @@ def load_dataset(
     image_column: str | None = None,
     label_column: str | None = None,
 ) -> AnyDataset:
-    """Read one split of a dataset below ``root`` (see :func:`geq.data.data_root.data_root`).
+    """Read one split of a dataset below ``root`` (see :func:`geq.data.dataset_options.data_root`).
 
     The options are those of :class:`DatasetOptions`; one that the dataset does not have is an error.
 

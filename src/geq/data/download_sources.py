@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, cast
 
-from geq.data.dataset_names import IMAGE_FOLDER
+from geq.data.dataset_options import IMAGE_FOLDER
 from geq.errors import DataError, MissingDataError, unknown_name
 
 

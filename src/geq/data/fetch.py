@@ -13,7 +13,7 @@ from pathlib import Path
 
 from geq.atomic_io import ADVICE, exclusively, explained_write_errors, remove_leftovers, sync_folder
 from geq.data.archive import LARGEST, staging_prefix, unpack
-from geq.data.data_root import OPTION
+from geq.data.dataset_options import OPTION
 from geq.data.download_sources import Download, md5_of, source_of
 from geq.errors import DataError, OptionError
 

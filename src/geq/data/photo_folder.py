@@ -24,10 +24,8 @@ from geq.data.class_folders import (
     subfolders,
     warn_of_absent,
 )
-from geq.data.data_root import OPTION
 from geq.data.dataset import Split
-from geq.data.dataset_names import IMAGE_FOLDER
-from geq.data.dataset_options import DatasetOptions
+from geq.data.dataset_options import IMAGE_FOLDER, OPTION, DatasetOptions
 from geq.data.image_reader import image_files
 from geq.errors import DataError, MissingDataError, OptionError
 

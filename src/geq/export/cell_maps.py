@@ -1,8 +1,8 @@
 """The maps of the cells in plain tensor operations, with everything that does not depend on the state bound.
 
 A :class:`PlainMap` says what a cell computes once (``context``), where a solve starts, and ``forward``, the
-map that is iterated. They use the cell's own operators and penalties, whose effective weights must be folded
-(:mod:`geq.export.fold`).
+map that is iterated. They use the cell's own operators and penalties, whose effective weights must be
+folded (:func:`fold_norms`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from geq.cells import Cell, DeepCell, EnergyProblem, UnitLayer
 from geq.cells.base import State
+from geq.constraints import Unconstrained
 from geq.equilibrium import Equilibrium
 from geq.errors import OptionError
 from geq.kernels import (
@@ -27,8 +28,19 @@ from geq.kernels import (
     to_patches,
 )
 from geq.operators import Convolution
-from geq.operators.operator import Operator
+from geq.operators.operator import Operator, Size
 from geq.penalties.base import per_sample
+
+
+@torch.no_grad()
+def fold_norms(module: nn.Module, size: Size | None) -> None:
+    """Give every operator in ``module`` its effective weight on maps of this size."""
+    for part in module.modules():
+        if isinstance(part, Operator):
+            weight = part.effective_weight(size).detach().clone(memory_format=torch.contiguous_format)
+            part.raw_weight = nn.Parameter(weight, requires_grad=False)
+            part.constraint = Unconstrained()
+
 
 Context = tuple[Tensor, ...]
 

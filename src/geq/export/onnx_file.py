@@ -17,9 +17,8 @@ from torch import Tensor, nn
 
 from geq.errors import DataError, MissingExtraError, OptionError, one_line
 from geq.export.check import MANY_STEPS, TIGHT, Agreement, Runner, compare
-from geq.export.exporter_messages import reason, without_noise
 from geq.export.file_description import Description
-from geq.export.output_file import put
+from geq.export.output_file import put, reason, without_noise
 from geq.export.portable import PortableNetwork
 from geq.export.torch_file import example, trace
 from geq.model.network import Network

@@ -21,10 +21,8 @@ from geq.cells.base import State, parts_of
 from geq.data.dataset import Statistics
 from geq.equilibrium import Equilibrium, ignore_failures
 from geq.errors import OptionError
-from geq.export.cell_maps import PlainMap, plain_map
-from geq.export.fold import fold_norms
-from geq.export.iteration import Measured, find_fixed_point, residual_norms, steps_of
-from geq.export.traced_map import BATCH, TracedMap
+from geq.export.cell_maps import PlainMap, fold_norms, plain_map
+from geq.export.iteration import BATCH, Measured, TracedMap, find_fixed_point, residual_norms, steps_of
 from geq.gradients import SequentialAveraging, Unrolled
 from geq.model.network import Network
 from geq.solvers import rules

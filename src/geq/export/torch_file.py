@@ -19,11 +19,10 @@ from torch import Tensor, nn
 
 from geq.errors import OptionError
 from geq.export.check import MANY_STEPS, TIGHT, Agreement, Runner, compare
-from geq.export.exporter_messages import reason, without_noise
 from geq.export.file_description import Description
-from geq.export.output_file import put
+from geq.export.iteration import BATCH
+from geq.export.output_file import put, reason, without_noise
 from geq.export.portable import PortableNetwork
-from geq.export.traced_map import BATCH
 from geq.model.network import Network
 
 DESCRIPTION = "geq.json"

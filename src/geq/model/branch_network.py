@@ -41,10 +41,9 @@ from geq.gradients import Implicit
 from geq.kernels import GaussianKernel, Kernel, LinearKernel, PolynomialKernel, SigmoidKernel
 from geq.layers.energy import GAUSSIAN_GRADIENT, GEQ2d, OptEq2d, injection
 from geq.model.config import ADDED_LATER
-from geq.model.feature_map import FeatureMap
 from geq.model.gradient_config import DifferentiationConfig
 from geq.model.isometric_kernel import isometric_kernel
-from geq.model.network import Network
+from geq.model.network import FeatureMap, Network
 from geq.operators import Convolution
 from geq.solvers import Anderson
 

@@ -108,8 +108,8 @@ def count(name: str) -> ModelRow:
     """Count the parameters and multiply-adds of a model on the meta device, without memory for weights."""
     import torch
 
-    from geq.model.meta_network import WithoutDrawing
     from geq.model.model_registry import model_spec
+    from geq.model.network import WithoutDrawing
 
     spec = model_spec(name)
     with torch.device("meta"), WithoutDrawing():

@@ -27,9 +27,8 @@ from torch import Tensor, nn
 from geq.errors import OptionError
 from geq.layers.deep import DeepOptEq2d
 from geq.model.deep_layer_config import DeepLayerConfig
-from geq.model.feature_map import FeatureMap
 from geq.model.model_registry import ModelSpec, register
-from geq.model.network import Network
+from geq.model.network import FeatureMap, Network
 
 Activation = Literal["relu", "leaky_relu", "tanh", "elu", "softplus"]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {

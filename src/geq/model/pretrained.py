@@ -24,9 +24,8 @@ from torch import Tensor
 from geq.atomic_io import write_durably
 from geq.errors import CheckpointError, GeqError, OptionError, one_line, unknown_name
 from geq.model.config import NetworkConfig, from_json, to_json
-from geq.model.meta_network import WithoutDrawing
 from geq.model.model_registry import family_class, model_spec
-from geq.model.network import AnyNetwork, Network
+from geq.model.network import AnyNetwork, Network, WithoutDrawing
 from geq.model.shipped_networks import shipped_folder, shipped_names
 from geq.model.size_guard import no_larger_than
 from geq.model.weight_check import check_shared, check_tensors, shared_tensors, with_aliases

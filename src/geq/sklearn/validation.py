@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any, TypeVar, no_type_check
 
 import numpy
 import torch
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 
-from geq.errors import GeqError, InputError
+from geq.errors import GeqError, InputError, OptionError
 from geq.sklearn.input_arrays import Array
 
 MARGIN = 2.0**20
@@ -76,3 +79,29 @@ def check_answer(answer: Tensor | Array) -> None:
             f"outputs must be finite: got NaN or infinity for row {int(finite.argmin())}, "
             f"{int((~finite).sum())} of {len(finite)} rows; check these rows for extreme values"
         )
+
+
+Constructor = TypeVar("Constructor", bound=Callable[..., None])
+
+
+def stores_anything(constructor: Constructor) -> Constructor:
+    """Exempt a constructor from checks of types at run time, and from those alone.
+
+    scikit-learn's contract is that it stores what it is given, of whatever type.
+    """
+    return no_type_check(constructor)
+
+
+def check_whole(name: str, value: Any, least: int = 1) -> None:
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise OptionError(f"{name} must be a whole number of at least {least}: got {value!r}")
+
+
+def check_number(
+    name: str, value: Any, low: float | int, high: float | int = math.inf, including: bool = False
+) -> None:
+    """Refuse what is not a finite number in (low, high), or in [low, high) where ``including``."""
+    good = isinstance(value, Real) and math.isfinite(value) and value < high
+    if not good or not (value >= low if including else value > low):
+        bracket = "[" if including else "("
+        raise OptionError(f"{name} must be a number in {bracket}{low:g}, {high:g}): got {value!r}")

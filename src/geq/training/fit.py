@@ -15,15 +15,14 @@ from geq.atomic_io import explained_write_errors
 from geq.errors import CheckpointError, GeqError
 from geq.model.network import Network
 from geq.training.checkpoint import Checkpoint
-from geq.training.choice import task_class
-from geq.training.device import build_fabric, is_first, quiet_lightning
+from geq.training.device import build_fabric, is_first, limited_threads, quiet_lightning
 from geq.training.environment import describe_environment, differences
 from geq.training.loop import Loop
 from geq.training.photo_folder_options import in_words, named_in_full
 from geq.training.process_monitor import explained_deaths
 from geq.training.run_folder import RunFolder
+from geq.training.segmentation_task import task_class
 from geq.training.setup import Datasets, build_model, evaluation_loader, open_datasets, open_split
-from geq.training.thread import limited_threads
 from geq.training.train_options import TrainOptions
 
 if TYPE_CHECKING:

@@ -20,12 +20,10 @@ from geq.errors import ConvergenceError
 from geq.training.checkpoint import Checkpoint, Position, random_state, restore_random_state
 from geq.training.interrupt import Interrupt, TrainingInterrupted
 from geq.training.metrics import SolverMeasures
-from geq.training.optimizer import build_optimizer
+from geq.training.optimizer import build_optimizer, learning_rate_factor
 from geq.training.process_monitor import ProcessMonitor
-from geq.training.progress_bar import Bar
 from geq.training.run_folder import RunFolder
-from geq.training.run_log import Journal
-from geq.training.schedule import learning_rate_factor
+from geq.training.run_log import Bar, Journal
 from geq.training.setup import Datasets, evaluation_batch, evaluation_loader, training_loader
 from geq.training.task import Task
 from geq.training.training_monitors import AttentionStatistics, EarlyStop, GradientNorm, SolverStatistics

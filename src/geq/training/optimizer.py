@@ -1,4 +1,4 @@
-"""The optimiser, and which parameters weight decay may touch.
+"""The optimiser, the parameters that weight decay may touch, and the learning rate of each step.
 
 Decay belongs on weights whose size means something by itself. It does not on
 
@@ -10,6 +10,7 @@ Decay belongs on weights whose size means something by itself. It does not on
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from torch import nn
 from geq.bandwidth import GammaRule
 from geq.cells import EnergyProblem, UnitLayer
 from geq.kernels import PatchGaussianKernel
-from geq.training.train_options import OptimizerOptions
+from geq.training.train_options import OptimizerOptions, ScheduleOptions
 
 NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.LocalResponseNorm)
 
@@ -58,3 +59,28 @@ def build_optimizer(options: OptimizerOptions, model: torch.nn.Module) -> torch.
     return torch.optim.SGD(
         groups, lr=options.learning_rate, momentum=options.momentum, nesterov=options.nesterov
     )
+
+
+def learning_rate_factor(options: ScheduleOptions, step: int, steps_per_epoch: int) -> float:
+    """What the largest learning rate is multiplied by in optimiser step ``step`` (from 0).
+
+    The warm-up rises linearly and reaches 1 with its last step. After it, with t ∈ [0, 1] the share of the
+    remaining steps: cosine (1 + cos πt)/2, poly (1 − t)^power, step a factor at each milestone (a share of
+    the whole run).
+
+    >>> options = ScheduleOptions(epochs=2, warmup_epochs=1.0)
+    >>> [round(learning_rate_factor(options, step, 4), 2) for step in range(8)]
+    [0.25, 0.5, 0.75, 1.0, 1.0, 0.85, 0.5, 0.15]
+    """
+    total = options.epochs * steps_per_epoch
+    warmup = min(round(options.warmup_epochs * steps_per_epoch), total)
+    if step < warmup:
+        return (step + 1) / warmup
+    share = (step - warmup) / max(1, total - warmup)
+    if options.schedule == "cosine":
+        return 0.5 * (1 + math.cos(math.pi * min(share, 1.0)))
+    if options.schedule == "poly":
+        return (1 - min(share, 1.0)) ** options.power
+    if options.schedule == "step":
+        return options.step_factor ** sum(step / total >= milestone for milestone in options.milestones)
+    return 1.0

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from geq.data.dataset_names import IMAGE_FOLDER, SUMMARIES
+from geq.data.dataset_options import IMAGE_FOLDER, SUMMARIES
 from geq.data.image_reader import image_files
 from geq.errors import MissingDataError
 

@@ -13,7 +13,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from geq.data.image_reader import SUFFIXES, image_files, middle_square, read_image, rgb_pixels
-from geq.data.transform.pixel import Normalize
+from geq.data.transform.base import Normalize
 from geq.equilibrium import ignore_failures
 from geq.errors import DataError, InputError, OptionError
 from geq.model.network import Network

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from geq.data.class_colours import colours_of
 from geq.data.image_reader import read_image
-from geq.data.transform.pixel import Normalize
+from geq.data.transform.base import Normalize
 from geq.equilibrium import ignore_failures
 from geq.errors import OptionError
 from geq.model.network import Network

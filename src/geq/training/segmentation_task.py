@@ -11,14 +11,15 @@ from torch.nn import functional
 
 from geq.data.dataset import Dataset
 from geq.data.loader import BatchLoader
-from geq.data.segmentation import IGNORE
+from geq.data.segmentation import IGNORE, SegmentationDataset
+from geq.errors import OptionError
 from geq.model.network import Network
 from geq.training.confusion import SegmentationMeasures, class_iou
 from geq.training.evaluation import EvaluationResult, evaluating
 from geq.training.metrics import SolverMeasures
 from geq.training.run_folder import RunFolder
 from geq.training.sliding_window import Inference
-from geq.training.task import Task
+from geq.training.task import ClassificationTask, Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +68,7 @@ class SegmentationTask(Task):
         return evaluate_segmenter(self.model, batches, Inference.of(self.options))
 
     def draw(self, folder: RunFolder, test: Dataset) -> None:
-        from geq.training.segmentation_picture import draw_segmentation_run
+        from geq.training.segmentation_masks import draw_segmentation_run
 
         draw_segmentation_run(folder, self.model, test)
 
@@ -97,3 +98,20 @@ def evaluate_segmenter(
         **measures.compute(),
         **solver.compute(),
     )
+
+
+def task_class(model: Network, dataset: Dataset) -> type[Task]:
+    """Masks want a network that labels pixels, single labels one that classifies images."""
+    name = model.registry_name or type(model).__name__
+    has_masks, labels_pixels = isinstance(dataset, SegmentationDataset), model.labels_pixels
+    if has_masks and not labels_pixels:
+        raise OptionError(
+            f"{dataset.name} has a label for each pixel, {name} gives one for an image: choose a model such "
+            "as fcn_camvid_small, or data such as cifar10"
+        )
+    if labels_pixels and not has_masks:
+        raise OptionError(
+            f"{name} labels pixels, {dataset.name} has one label for an image: choose data such as camvid, "
+            "or a model such as resnet_small"
+        )
+    return SegmentationTask if labels_pixels else ClassificationTask

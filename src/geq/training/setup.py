@@ -9,16 +9,15 @@ from typing import Any, Literal
 import torch
 
 from geq.data.class_folders import SPLITS
-from geq.data.data_root import data_root
 from geq.data.dataset import Dataset, Split, Statistics
-from geq.data.dataset_names import IMAGE_FOLDER
+from geq.data.dataset_options import IMAGE_FOLDER, data_root
 from geq.data.dataset_registry import AnyDataset, DatasetOptions, dataset_info, load_with_options
 from geq.data.fingerprint import Fingerprint
 from geq.data.loader import BatchLoader
 from geq.data.photo_folder import find_folder
 from geq.data.segmentation import SegmentationDataset
+from geq.data.transform.base import Normalize
 from geq.data.transform.default_transform import Augment, default_transform
-from geq.data.transform.pixel import Normalize
 from geq.errors import CheckpointError, DataError, OptionError
 from geq.model.catalogue import catalogue
 from geq.model.config import STEPPED, NetworkConfig, field_types, from_json, typed_fields

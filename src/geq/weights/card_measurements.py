@@ -10,10 +10,10 @@ from geq.analysis.settings import Progress, Settings, silent
 from geq.errors import CheckpointError, InputError
 from geq.model.network import Network
 from geq.model.pretrained import WEIGHTS
+from geq.training.device import limited_threads
 from geq.training.evaluation import evaluate
 from geq.training.run_folder import RunFolder
 from geq.training.setup import evaluation_loader, open_split
-from geq.training.thread import limited_threads
 from geq.weights.card import Calibration, Card, Certificate, Corruption, Test, Training
 from geq.weights.training_command import settings, training_command
 

@@ -16,9 +16,8 @@ from geq.errors import CheckpointError, OptionError
 from geq.model.pretrained import CONFIG, WEIGHTS
 from geq.model.shipped_networks import CARD
 from geq.training.run_folder import RunFolder
-from geq.weights.card import Card, disk_size
+from geq.weights.card import Card, card_text, disk_size
 from geq.weights.card_measurements import IMAGES, measure, trained
-from geq.weights.text import card_text
 
 LARGEST = 1_000_000
 """Bytes that such a folder may have."""

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import get_args
 
 from geq.number_format import signed
-from geq.printable import identifier
+from geq.safe_parsing import identifier
 from geq_papers.experiment.claim import Judgement, Verdict, judge
 from geq_papers.experiment.experiment import Experiment
 from geq_papers.experiment.experiment_registry import STUDY
 from geq_papers.report.chart import IntervalStrip
 from geq_papers.report.evidence import Evidence
-from geq_papers.report.section.base import Section
+from geq_papers.report.section import Section
 from geq_papers.report.table import Cell, Column, Table
 
 MARKS: dict[str, tuple[str, str]] = {

@@ -9,8 +9,8 @@ from geq.number_format import Real
 from geq_papers.experiment.experiment import Metric
 from geq_papers.report.chart import Curve, bar_chart, line_chart
 from geq_papers.report.evidence import Group
-from geq_papers.report.page_figure import Figure
 from geq_papers.report.seed_values import Sample, number
+from geq_papers.report.svg_drawing import Figure
 
 TOGETHER = 6
 """Curves in one picture; more would hide each other."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from geq.number_format import MISSING, duration, shown
 from geq_papers.experiment.record import Record
 from geq_papers.report.evidence import Evidence
-from geq_papers.report.section.base import Section
+from geq_papers.report.section import Section
 from geq_papers.report.seed_values import number
 from geq_papers.report.table import Cell, Column, Table
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from importlib import resources
 
-from geq_papers.report.section.base import Section
+from geq_papers.report.section import Section
 from geq_papers.report.table import Cell, Column, Table
 
 COLUMNS = (Column("Where"), Column("Printed"), Column("Right"), Column("Here"))

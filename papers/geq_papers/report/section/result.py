@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from geq.number_format import MISSING, Real, around, shown
-from geq.printable import identifier
+from geq.safe_parsing import identifier
 from geq_papers.experiment.experiment import Experiment, Metric
 from geq_papers.experiment.experiment_registry import STUDY
 from geq_papers.report.evidence import Evidence, Group
-from geq_papers.report.page_figure import Figure
-from geq_papers.report.section.base import Section
+from geq_papers.report.section import Section
 from geq_papers.report.section.curve import ablation_figures, corruption_figures, training_figures
+from geq_papers.report.svg_drawing import Figure
 from geq_papers.report.table import Cell, Column, Table
 
 CSV = (

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Float32
 from scipy.ndimage import gaussian_filter
 
-from geq.data.corruption.kind import Corruption, Picture
+from geq.data.corruption.corruption_registry import Corruption, Picture
 
 Layer = Float[np.ndarray, "height width *colour"]
 Grid = Float32[np.ndarray, "height width"]

@@ -4,15 +4,29 @@ from __future__ import annotations
 
 import operator
 import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Float, UInt8
 
-from geq.data.corruption.kind import Corruption
 from geq.errors import InputError, MissingExtraError, OptionError, check_seed, unknown_name
+
+Picture = Float[np.ndarray, "height width 3"]
+"""One RGB image with values from 0 to 1."""
+
+
+@dataclass(frozen=True)
+class Corruption:
+    """``apply(image, strengths[severity - 1], random)`` may leave 0..1; the caller clips."""
+
+    name: str
+    apply: Callable[[Any, Any, np.random.Generator], Any]
+    strengths: tuple[Any, ...]
+
 
 GROUPS = {
     "noise": ("gaussian_noise", "shot_noise", "impulse_noise", "speckle_noise"),
@@ -105,7 +119,7 @@ def _apply(
 @lru_cache(maxsize=1)
 def _corruptions() -> dict[str, Corruption]:
     found: dict[str, Corruption] = {}
-    for group in ALL_GROUPS:
+    for group in GROUPS:
         try:
             module = import_module(f"geq.data.corruption.{group}")
         except ImportError as error:

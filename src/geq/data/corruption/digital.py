@@ -10,7 +10,7 @@ from PIL import Image
 from scipy.ndimage import gaussian_filter
 from skimage.color import hsv2rgb, rgb2hsv
 
-from geq.data.corruption.kind import Corruption, Picture
+from geq.data.corruption.corruption_registry import Corruption, Picture
 
 
 def brightness(image: Picture, amount: float, random: np.random.Generator) -> Picture:

@@ -6,9 +6,8 @@ from typing import Literal
 
 from geq.data.dataset import Statistics
 from geq.data.dataset_registry import dataset_info
-from geq.data.transform.base import Compose, Transform
+from geq.data.transform.base import Compose, Normalize, Transform
 from geq.data.transform.crop import CropFlip, ShiftOnly
-from geq.data.transform.pixel import Normalize
 from geq.data.transform.randaugment import RandAugment
 from geq.data.transform.segmentation import SegmentationCrop
 from geq.errors import OptionError
