@@ -17,7 +17,7 @@ BASE = {"errors", "certificates"}
 WEIGHTS = BASE | {"operators", "constraints"}
 PARTS = WEIGHTS | {"penalties", "regularizers", "kernels", "bandwidth"}
 CORE = PARTS | {"cells", "solvers", "gradients", "equilibrium"}
-NETWORK = CORE | {"layers", "model", "atomic_io", "safe_parsing"}
+NETWORK = CORE | {"layers", "model", "atomic_io", "number_format", "safe_parsing"}
 
 ALLOWED = {
     "errors": set(),
