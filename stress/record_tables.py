@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from geq_papers.experiment.run_time import in_words
+from geq.number_format import rough_duration
 from stress.stress_parts import PARTS, RECORD
 
 README = RECORD.parent / "README.md"
@@ -42,14 +42,14 @@ def line(row: dict[str, Any]) -> str:
 
 
 def words(seconds: float | int | None) -> str:
-    return "not recorded" if seconds is None else in_words(float(seconds))
+    return "not recorded" if seconds is None else rough_duration(float(seconds))
 
 
 def duration(record: dict[str, Any]) -> str:
     """Return the time of a part, and that of its processes where several ran side by side."""
     whole = record["seconds"]
     each = sum(row.get("seconds") or 0.0 for row in record["rows"])
-    beside = f" ({in_words(each)} summed over its processes)" if each > 1.2 * (whole or 0.0) else ""
+    beside = f" ({rough_duration(each)} summed over its processes)" if each > 1.2 * (whole or 0.0) else ""
     return f"{words(whole) if whole else 'wall time not recorded'}{beside}"
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from geq.command.terminal import console_for, new_table
 from geq.errors import DataError
 from geq.training.matplotlib_figure import new_figure
 
@@ -24,21 +25,14 @@ def verdict(record: dict[str, Any]) -> str:
 
 def show(records: list[dict[str, Any]]) -> None:
     """A table of what was measured, and below it what was not, with the reason."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
     measured = [record for record in records if record["status"] == "measured"]
-    table = Table(
+    columns = ("what", ">ratio", ">spread", "", "target", "verdict")
+    table = new_table(
+        *columns,
+        unbroken=tuple(column.removeprefix(">") for column in columns),
         title=f"{len(measured)} ratios",
         caption="medians of runs in turns in one process; in brackets the middle half",
-        box=box.SIMPLE_HEAD,
     )
-    table.add_column("what", no_wrap=True)
-    for name in ("ratio", "spread"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in ("", "target", "verdict"):
-        table.add_column(name, no_wrap=True)
     for record in measured:
         value = record["ratio"]
         spread = "" if value["repeats"] == 1 else f"[{value['low']:.3g}, {value['high']:.3g}]"
@@ -50,9 +44,7 @@ def show(records: list[dict[str, Any]]) -> None:
             target(record),
             verdict(record),
         )
-    console = Console()
-    if not console.is_terminal:
-        console.width = max(console.width, 160)
+    console = console_for()
     console.print(table)
     for record in records:
         if record["status"] != "measured":

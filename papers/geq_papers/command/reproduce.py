@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from geq.command.argument_parser import add_json, add_quiet, parse
 from geq.command.terminal import WARNING, console_for, print_json
 from geq.errors import OptionError, unknown_name
+from geq.number_format import rough_duration
 
 if TYPE_CHECKING:
     from geq_papers.experiment.experiment import Experiment, ScaleName
@@ -213,23 +214,23 @@ def of_part(todo: list[Job], jobs: list[Job], part: str | None) -> list[Job]:
 def announce(todo: list[Job], launcher: Launcher, scale: ScaleName, yes: bool, console: Any) -> None:
     """Say what will be done and how long it takes; refuse what takes too long unless it is wanted."""
     from geq_papers.experiment.plan import grouped
-    from geq_papers.experiment.run_time import GPU_SPEEDUP, expected_work, in_words
+    from geq_papers.experiment.run_time import GPU_SPEEDUP, expected_work
 
     works = grouped(todo)
     seconds = sum(map(expected_work, works))
     on_gpu = launcher.gpus > 0
     what = f"{len(works)} runs for {len(todo)} records"
     if scale == "paper":
-        one_gpu = in_words(seconds / GPU_SPEEDUP)
+        one_gpu = rough_duration(seconds / GPU_SPEEDUP)
         if not on_gpu and not yes:
             raise OptionError(
                 f"scale paper is meant for GPUs, and there is none here: {what} would take about "
-                f"{in_words(seconds / launcher.slots)} on {launcher.slots} cores (on one GPU very "
+                f"{rough_duration(seconds / launcher.slots)} on {launcher.slots} cores (on one GPU very "
                 f"roughly {one_gpu}); add --yes to begin nevertheless, or take --scale small"
             )
-        about = in_words(seconds / (GPU_SPEEDUP if on_gpu else 1) / launcher.slots)
+        about = rough_duration(seconds / (GPU_SPEEDUP if on_gpu else 1) / launcher.slots)
     else:
-        about = in_words(seconds / min(launcher.slots, len(works)))
+        about = rough_duration(seconds / min(launcher.slots, len(works)))
     console.print(f"{what}, {launcher.slots} at a time; about {about}", highlight=False)
 
 

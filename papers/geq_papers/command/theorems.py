@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from geq.command.argument_parser import add_json, parse
-from geq.command.terminal import BAD, GOOD, console_for, print_json
+from geq.command.terminal import BAD, GOOD, console_for, new_table, print_json
 from geq.errors import OptionError, unknown_name
 
 NAMES = (
@@ -60,15 +60,11 @@ def progress(names: Iterable[str], quiet: bool) -> Iterable[str]:
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(title="the theorems of OptEq on random layers", box=box.SIMPLE_HEAD)
-    table.add_column("statement", no_wrap=True)
-    table.add_column("claim")
-    table.add_column("instances", justify="right")
-    table.add_column("largest error", justify="right")
-    table.add_column("verdict")
+    table = new_table(
+        *("statement", "claim", ">instances", ">largest error", "verdict"),
+        unbroken=("statement",),
+        title="the theorems of OptEq on random layers",
+    )
     for row in rows:
         verdict = f"[{GOOD}]holds[/]" if row["holds"] else f"[{BAD}]fails[/]"
         table.add_row(

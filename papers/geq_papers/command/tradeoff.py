@@ -8,7 +8,7 @@ from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 from geq.command.argument_parser import add_json, add_quiet
-from geq.command.terminal import console_for, print_json
+from geq.command.terminal import console_for, new_table, print_json
 from geq.command.training_arguments import as_yaml, declare_training, parse_training
 from geq_papers.tradeoff_setting import Setting, TradeoffOptions
 
@@ -68,14 +68,17 @@ def main(arguments: list[str]) -> int:
 
 
 def show(rows: list[Row], title: str, console: Any) -> None:
-    from rich import box
-    from rich.table import Table
-
     caption = "times are for one image, in batches as in training"
-    table = Table(box=box.SIMPLE_HEAD, title=title, caption=caption, padding=(0, 1), collapse_padding=True)
-    table.add_column("training", no_wrap=True)
-    for name in ("accuracy\n%", "inference\nms", "backward\nms", "residual\n", "steps\n", "time\ns"):
-        table.add_column(name, justify="right", no_wrap=True)
+    figures = ("accuracy\n%", "inference\nms", "backward\nms", "residual\n", "steps\n", "time\ns")
+    table = new_table(
+        "training",
+        *(f">{name}" for name in figures),
+        unbroken=("training", *figures),
+        title=title,
+        caption=caption,
+        padding=(0, 1),
+        collapse_padding=True,
+    )
     for row in rows:
         table.add_row(
             row.label,

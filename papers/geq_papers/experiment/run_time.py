@@ -96,15 +96,3 @@ def expected_seconds(options: TrainOptions) -> float:
 
 def expected_work(work: Work) -> float:
     return expected_seconds(work.options)
-
-
-def in_words(seconds: float) -> str:
-    """
-    >>> in_words(40.0), in_words(3e3), in_words(2e4), in_words(4e6)
-    ('40 s', '50 min', '5.6 h', '46 days')
-    """
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.0f} days"

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from geq.number_format import around, signed
+from geq.command.terminal import new_table
+from geq.number_format import around, rough_duration, signed
 from geq_papers.experiment.claim import counted
 from geq_papers.experiment.comparison import Outcome
 from geq_papers.experiment.experiment import Experiment
 from geq_papers.experiment.experiment_registry import EXPERIMENTS
 from geq_papers.experiment.plan import distinct_trainings
-from geq_papers.experiment.run_time import expected_seconds, in_words
+from geq_papers.experiment.run_time import expected_seconds
 
 
 def table_of(found: Outcome) -> Any:
-    from rich import box
-    from rich.table import Table
-
     experiment = found.experiment
     title = f"{experiment.source}: {experiment.title} (scale {found.scale})"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    table = new_table("arm", unbroken=("arm",), title=title, title_justify="left")
     table.caption, table.caption_justify = experiment.scale(found.scale).note, "left"
-    table.add_column("arm", no_wrap=True)
     for metric in experiment.metrics:
         if has_published(experiment, metric.key):
             table.add_column(f"{metric.label}\n{metric.unit}\npublished", justify="right")
@@ -83,21 +80,17 @@ def listed() -> list[dict[str, Any]]:
 
 
 def show_list(console: Any) -> None:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(title=f"{len(EXPERIMENTS)} experiments", title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("name", no_wrap=True)
-    table.add_column("source", no_wrap=True)
-    table.add_column("what")
-    table.add_column("arms", justify="right")
-    table.add_column("claims", justify="right")
-    table.add_column("one seed, small", justify="right")
+    table = new_table(
+        *("name", "source", "what", ">arms", ">claims", ">one seed, small"),
+        unbroken=("name", "source"),
+        title=f"{len(EXPERIMENTS)} experiments",
+        title_justify="left",
+    )
     for experiment in EXPERIMENTS.values():
         time = "–"
         if "small" in experiment.scales:
             seconds = sum(map(expected_seconds, distinct_trainings(experiment, "small")))
-            time = f"{in_words(seconds)} CPU"
+            time = f"{rough_duration(seconds)} CPU"
         table.add_row(
             experiment.name,
             experiment.source,

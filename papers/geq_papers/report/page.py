@@ -18,7 +18,7 @@ from geq_papers.report.evidence import Evidence
 from geq_papers.report.section import Section
 from geq_papers.report.section.claim import summary
 from geq_papers.report.section.cost import costs
-from geq_papers.report.section.environment import environment
+from geq_papers.report.section.environment import commit, environment
 from geq_papers.report.section.erratum import errata
 from geq_papers.report.section.result import results
 from geq_papers.report.section.run import runs
@@ -61,7 +61,7 @@ def page(evidence: Evidence, parts: list[Section]) -> str:
         time=duration(sum(record.cpu_seconds for record in records)),
         finished=finished,
         complaints=evidence.complaints,
-        commits=[code[:10] for code in sorted({record.commit or "unknown" for record in records})],
+        commits=sorted({commit(record) for record in records}),
     )  # fmt: skip
 
 

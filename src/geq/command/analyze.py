@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from geq.command.argument_parser import add_dataset_options, add_json, add_quiet, nested, parse
-from geq.command.terminal import BAD, GOOD, WARNING, Bars, console_for, print_json
+from geq.command.terminal import BAD, GOOD, WARNING, Bars, console_for, new_table, print_json
 from geq.errors import OptionError
 
 SUMMARY = """Analyse the trained network of a run: what its weights prove, what its probabilities are worth.
@@ -152,8 +152,6 @@ def numbers(text: str, option: str) -> tuple[float, ...]:
 
 
 def show(name: str, result: Any, new: bool) -> None:
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
     from geq.analysis.settings import PARTS
@@ -163,9 +161,8 @@ def show(name: str, result: Any, new: bool) -> None:
     kept = "" if new else " (kept from before; --again computes it anew)"
     console.print(f"[bold]{name}[/bold] · {PARTS[name].title}{kept}", highlight=False, soft_wrap=True)
     for data in result.tables:
-        table = Table(title=data.title, title_justify="left", box=box.SIMPLE_HEAD)
-        for number, column in enumerate(data.columns):
-            table.add_column(column, justify="left" if number == 0 else "right")
+        first, *others = data.columns
+        table = new_table(first, *(f">{column}" for column in others), title=data.title, title_justify="left")
         for row in data.rows:
             table.add_row(*(Text(cell, style=colours.get(cell, "")) for cell in row))
         console.print(table)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from geq.command.argument_parser import add_json, parse
-from geq.command.terminal import console_for, print_json
+from geq.command.terminal import console_for, new_table, print_json
 from geq.errors import OptionError
+from geq.number_format import option_text
 
 RESULTS = {
     "test_accuracy": "test accuracy (%)",
@@ -76,30 +77,10 @@ def results(folders: list[Any]) -> dict[str, list[float | None]]:
     return {label: row for label, row in rows.items() if any(value is not None for value in row)}
 
 
-def written(value: Any) -> str:
-    """
-    >>> written(98.3333), written(20220), written(None), written(["patch=4"])
-    ('98.33', '20,220', '–', 'patch=4')
-    """
-    if value is None:
-        return "–"
-    if isinstance(value, (bool, str)):
-        return str(value)
-    if isinstance(value, list):
-        return ", ".join(map(str, value)) or "–"
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if abs(value) < 10 else f"{value:.2f}"
-
-
 def show(names: list[str], table: dict[str, dict[str, list[Any]]]) -> None:
-    from rich import box
-    from rich.table import Table
-
-    printed = Table(box=box.SIMPLE_HEAD)
-    printed.add_column("")
-    for name in names:
-        printed.add_column(name, justify="right")
+    printed = new_table("", *(f">{name}" for name in names))
     for part in ("options", "results"):
         for label, row in table[part].items():
-            printed.add_row(label, *map(written, row))
+            printed.add_row(label, *map(option_text, row))
         printed.add_section()
     console_for().print(printed)

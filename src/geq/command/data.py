@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from geq.command.argument_parser import add_json, add_quiet, parse
-from geq.command.terminal import BAD, GOOD, Bars, console_for, print_json
+from geq.command.terminal import BAD, GOOD, Bars, console_for, new_table, print_json
 from geq.data.dataset_options import SUMMARIES, check_dataset_name, data_root
 from geq.data.download_sources import SOURCES, YOURS, check_files, source_of
 from geq.errors import DataError, GeqError, MissingDataError, unknown_name
@@ -61,12 +61,9 @@ def list_command(arguments: list[str]) -> int:
 
 def _show(rows: list[dict[str, Any]], root: Path) -> None:
     console = console_for(width=120)
-    from rich import box
-    from rich.table import Table
-
-    table = Table(title=f"datasets below {root}", box=box.SIMPLE_HEAD)
-    for column in ("name", "what", "there", "checked by", *SPLITS):
-        table.add_column(column, no_wrap=column != "what")
+    columns = ("name", "what", "there", "checked by", *SPLITS)
+    unbroken = tuple(column for column in columns if column != "what")
+    table = new_table(*columns, unbroken=unbroken, title=f"datasets below {root}")
     for row in rows:
         cells = [f"{row['sizes'][split]:,}" if split in row["sizes"] else "–" for split in SPLITS]
         there = f"[{GOOD}]yes[/]" if row["there"] else "yours" if row["name"] in YOURS else "no"

@@ -14,8 +14,9 @@ from geq.command.argument_parser import (
     parse,
 )
 from geq.command.class_table import class_accuracy, class_tables
-from geq.command.terminal import console_for, print_json
+from geq.command.terminal import console_for, new_table, print_json
 from geq.data.dataset_options import IMAGE_FOLDER, check_dataset_name
+from geq.number_format import percent
 from geq.training.photo_folder_options import is_folder, warn_of_changes
 
 SUMMARY = """Measure the trained network of a run on a dataset.
@@ -99,30 +100,24 @@ def main(arguments: list[str]) -> int:
 
 
 def show(values: dict[str, Any]) -> None:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, show_header=False)
-    table.add_column(style="bold")
-    table.add_column(justify="right")
+    table = new_table("measure", ">value", show_header=False)
+    table.columns[0].style = "bold"
     table.add_row("images", f"{values['images']:,}")
     for name, label in MEASURES.items():
         if name in values:
-            table.add_row(label, f"{values[name]:.2f} %")
+            table.add_row(label, percent(values[name]))
     table.add_row("loss", f"{values['loss']:.4f}")
     if "steps" in values:
         table.add_row("solver steps", f"{values['steps']:.2f}")
         table.add_row("worst residual", f"{values['residual']:.1e}")
-        table.add_row("not converged", f"{100 * values['unconverged']:.2f} %")
+        table.add_row("not converged", percent(100 * values["unconverged"]))
     console = console_for()
     console.print(f"{values['run']} on {values['data']} ({values['split']})", highlight=False, soft_wrap=True)
     console.print(table)
     if "class_iou" in values:
-        classes = Table(box=box.SIMPLE_HEAD)
-        classes.add_column("class")
-        classes.add_column("IoU", justify="right")
+        classes = new_table("class", ">IoU")
         for name, share in values["class_iou"].items():
-            classes.add_row(name, "–" if share is None else f"{share:.2f} %")
+            classes.add_row(name, percent(share))
         console.print(classes)
     else:
         for part in class_tables(values["confusion"], values["classes"]):

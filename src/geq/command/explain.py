@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from geq.command.argument_parser import add_dataset_options, add_json, add_quiet, chosen_data, parse
-from geq.command.terminal import console_for, print_json
+from geq.command.terminal import console_for, new_table, print_json
 from geq.errors import CheckpointError, GeqError, OptionError, check_seed
+from geq.number_format import percent
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -254,22 +255,18 @@ def as_mapping(outcome: Outcome) -> dict[str, Any]:
 
 
 def show(outcomes: list[Outcome], quiet: bool) -> None:
-    from rich import box
-    from rich.table import Table
-
     console = console_for(width=120, quiet=quiet)
-    table = Table(box=box.SIMPLE_HEAD)
-    left = ("image", "run", "class", "saliency for")
-    for title in ("image", "run", "class", "confidence", "saliency for", "evaluations", "residual"):
-        table.add_column(title, justify="left" if title in left else "right")
-    table.add_column("‖z − z*‖/‖z‖ ≤", justify="right")
+    table = new_table(
+        *("image", "run", "class", ">confidence", "saliency for", ">evaluations", ">residual"),
+        ">‖z − z*‖/‖z‖ ≤",
+    )
     for outcome in outcomes:
         for e in outcome.explanations:
             table.add_row(
                 outcome.item.name,
                 e.run,
                 e.label,
-                f"{100 * e.confidence:.1f} %",
+                percent(100 * e.confidence, 1),
                 e.target,
                 "–" if e.steps is None else str(e.steps),
                 "–" if e.residual is None else f"{e.residual:.1e}",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from geq.command.argument_parser import add_json, parse
-from geq.command.terminal import BAD, console_for, print_json
+from geq.command.terminal import BAD, console_for, new_table, print_json
+from geq.number_format import percent
 
 
 def declare(parser: Any) -> None:
@@ -60,25 +61,13 @@ def main(arguments: list[str]) -> int:
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD)
-    for title, side in {
-        "run": "left",
-        "state": "left",
-        "model": "left",
-        "data": "left",
-        "seed": "right",
-        "epoch": "right",
-        "validation": "right",
-        "test": "right",
-        "size": "right",
-        "time": "right",
-        "started": "left",
-    }.items():
-        table.add_column(title, justify=side, no_wrap=title == "run")  # type: ignore[arg-type]
+    table = new_table(
+        *("run", "state", "model", "data", ">seed", ">epoch", ">validation", ">test", ">size", ">time"),
+        "started",
+        unbroken=("run",),
+    )
     for row in rows:
         if row["state"] == "damaged":
             table.add_row(row["name"], Text(f"damaged: {row['problem']}", style=BAD))
@@ -97,7 +86,3 @@ def show(rows: list[dict[str, Any]]) -> None:
             str(row["started"] or "–")[:16].replace("T", " "),
         )
     console_for().print(table)
-
-
-def percent(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f} %"

@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from geq.command.argument_parser import add_json, add_quiet
-from geq.command.terminal import console_for, print_json
+from geq.command.terminal import console_for, new_table, print_json
 from geq.command.training_arguments import (
     DEFAULT_MODEL,
     add_folder,
@@ -16,6 +16,7 @@ from geq.command.training_arguments import (
     declare_training,
     parse_training,
 )
+from geq.number_format import option_text, percent
 
 SUMMARY = """Search the γ rule, the patch, the split and the learning rate of a network.
 
@@ -53,11 +54,9 @@ def main(arguments: list[str]) -> int:
     )
 
     def report(trial: Any) -> None:
-        tried = "  ".join(f"{name} {written(value)}" for name, value in trial.params.items())
+        tried = "  ".join(f"{name} {option_text(value)}" for name, value in trial.params.items())
         result = (
-            f"{trial.value:.2f} %"
-            if trial.value is not None
-            else trial.user_attrs.get(UNFIT, trial.state.name)
+            percent(trial.value) if trial.value is not None else trial.user_attrs.get(UNFIT, trial.state.name)
         )
         console.print(f"trial {trial.number:3d}  {tried}  →  {result}", highlight=False, soft_wrap=True)
 
@@ -86,15 +85,8 @@ def described(trial: Any) -> dict[str, Any]:
     }
 
 
-def written(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
 def show(study: Any, search: Any, console: Any) -> None:
     """The best trials, and how to train with the best of them."""
-    from rich import box
-    from rich.table import Table
-
     from geq.weights.training_command import plain_command
 
     ranked = sorted(
@@ -103,13 +95,11 @@ def show(study: Any, search: Any, console: Any) -> None:
     if not ranked:
         console.print("no trial could be trained: see the reasons above", highlight=False)
         return
-    table = Table(box=box.SIMPLE_HEAD)
     names = list(ranked[0].params)
-    for title in ("trial", "validation", *names):
-        table.add_column(title, justify="right")
+    table = new_table(">trial", ">validation", *(f">{name}" for name in names))
     for trial in ranked[:10]:
         table.add_row(
-            str(trial.number), f"{trial.value:.2f} %", *(written(trial.params.get(name)) for name in names)
+            str(trial.number), percent(trial.value), *(option_text(trial.params.get(name)) for name in names)
         )
     console.print(table)
     best = plain_command(search.with_choices(ranked[0].params))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from geq.errors import CheckpointError
 from geq.model.config import from_fields
 from geq.model.shipped_networks import CARD, shipped_folder, shipped_names
+from geq.number_format import percent, shown
 from geq.safe_parsing import parse_json
 from geq.training.environment import short_commit
 from geq.training.train_options import TrainOptions
@@ -178,16 +179,8 @@ def model_card(card: Card) -> ModelCard:
         origin=ORIGINS.get(card.data),
         # Checked, and with the defaults of what a card does not state.
         settings=TrainOptions.from_mapping(stated, f"the settings of {card.name}").as_mapping(),
-        number=number,
-        percent=lambda value: number("%.2f %%", value),
+        number=shown,
+        percent=percent,
         proved={None: "unknown", True: "yes", False: "not proved"},
         short_commit=short_commit,
     )
-
-
-def number(form: str, value: float | None) -> str:
-    """
-    >>> number("%.2f %%", 3.14159), number("%.2f", None)
-    ('3.14 %', '–')
-    """
-    return "–" if value is None else form % value

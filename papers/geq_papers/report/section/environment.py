@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from geq.number_format import MISSING, duration, shown
+from geq.training.environment import short_commit
 from geq_papers.experiment.record import Record
 from geq_papers.report.evidence import Evidence
 from geq_papers.report.section import Section
@@ -69,10 +70,7 @@ def run_table(evidence: Evidence) -> Table:
 
 
 def commit(record: Record) -> str:
-    if record.commit is None:
-        return "unknown"
-    code, plus, changes = record.commit.partition("+")
-    return f"{code[:10]}{plus}{changes}"
+    return short_commit(record.commit, 10) or "unknown"
 
 
 def listed(values: dict[str, object]) -> str:
