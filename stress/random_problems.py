@@ -31,8 +31,8 @@ from geq.kernels import (
 from geq.operators import Convolution, Dense, Operator
 from geq.penalties import L1, Box, ElasticNet, LeakyPenalty, NonNegative, NoPenalty, TanhPenalty
 from geq.solvers import FISTA, Anderson, Broyden, Picard, ProximalGradient, Solver
-from stress.number.verdicts import Tally, Verdict, contexts_of, judge
-from stress.stress_parts import Row
+from stress.number.verdicts import Verdict, VerdictTally, contexts_of, judge
+from stress.stress_parts import StressRow
 
 BATCH = 50
 PENALTIES = (
@@ -41,19 +41,24 @@ PENALTIES = (
 )
 
 
-def run(short: bool, seed: int) -> Iterator[Row]:
+def run(short: bool, seed: int) -> Iterator[StressRow]:
     yield from soak(5_000 if short else 100_000, seed)
 
 
-def soak(problems: int, seed: int) -> Iterator[Row]:
-    tallies: dict[str, Tally] = {}
+def soak(problems: int, seed: int) -> Iterator[StressRow]:
+    tallies: dict[str, VerdictTally] = {}
     steps: dict[str, list[int]] = {}
     chance = random.Random(seed)
     torch.manual_seed(seed)
     for _ in range(-(-problems // BATCH)):
         layer, x = drawn(chance)
         name = type(layer.solver).__name__
-        settle(tallies.setdefault(name, Tally(f"problems for {name}")), steps.setdefault(name, []), layer, x)
+        settle(
+            tallies.setdefault(name, VerdictTally(f"problems for {name}")),
+            steps.setdefault(name, []),
+            layer,
+            x,
+        )
     for name in sorted(tallies):
         yield row(tallies[name], steps[name])
 
@@ -111,7 +116,7 @@ def solver(chance: random.Random) -> Solver[Any]:
     )
 
 
-def settle(tally: Tally, steps: list[int], layer: Equilibrium, x: Tensor) -> None:
+def settle(tally: VerdictTally, steps: list[int], layer: Equilibrium, x: Tensor) -> None:
     try:
         with contexts_of(layer) as seen:
             solution = layer.solve(x)
@@ -131,7 +136,7 @@ def described(layer: Equilibrium) -> str:
     return f"{words} tol={layer.tol:g} {problem.W.raw_weight.dtype}"
 
 
-def row(tally: Tally, steps: list[int]) -> Row:
+def row(tally: VerdictTally, steps: list[int]) -> StressRow:
     median, high, most = (int(np.percentile(steps or [0], share)) for share in (50, 95, 100))
     found = tally.row()
     otherwise, silent = tally.verdicts[Verdict.SAID], tally.verdicts[Verdict.SILENT]

@@ -14,7 +14,7 @@ RECORD = Path(__file__).parent / "record"
 
 
 @dataclass(frozen=True)
-class Row:
+class StressRow:
     """One kind of attack: number of attempts, and of those in which geq did what it must."""
 
     what: str
@@ -32,25 +32,27 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Part:
+class StressPart:
     """``module.run(short, seed)`` yields the rows as they come."""
 
     module: str
     summary: str
 
-    def load(self) -> Callable[[bool, int], Iterator[Row]]:
-        run: Callable[[bool, int], Iterator[Row]] = import_module(self.module).run
+    def load(self) -> Callable[[bool, int], Iterator[StressRow]]:
+        run: Callable[[bool, int], Iterator[StressRow]] = import_module(self.module).run
         return run
 
 
-PARTS: dict[str, Part] = {
-    "fuzz": Part("stress.fuzz.campaign", "readers of outside data, fed with mutated files"),
-    "hostile": Part("stress.hostile", "files that want to execute, escape or explode"),
-    "fault": Part("stress.fault.campaign", "kills, full disks, lost folders, dead processes"),
-    "number": Part("stress.number", "inputs and layers at the limits of arithmetic"),
-    "problem": Part("stress.random_problems", "random fixed-point problems: what the solvers say of them"),
-    "load": Part("stress.load", "many people on the demo at once, and malformed requests"),
-    "soak": Part("stress.soak", "a long training: does its memory grow?"),
+PARTS: dict[str, StressPart] = {
+    "fuzz": StressPart("stress.fuzz.campaign", "readers of outside data, fed with mutated files"),
+    "hostile": StressPart("stress.hostile", "files that want to execute, escape or explode"),
+    "fault": StressPart("stress.fault.campaign", "kills, full disks, lost folders, dead processes"),
+    "number": StressPart("stress.number", "inputs and layers at the limits of arithmetic"),
+    "problem": StressPart(
+        "stress.random_problems", "random fixed-point problems: what the solvers say of them"
+    ),
+    "load": StressPart("stress.load", "many people on the demo at once, and malformed requests"),
+    "soak": StressPart("stress.soak", "a long training: does its memory grow?"),
 }
 
 

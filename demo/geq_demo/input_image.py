@@ -17,7 +17,7 @@ from geq.data.image_reader import decode_image
 from geq.errors import InputError, OptionError
 from geq.training.prediction import fitted, in_channels, square_side
 from geq.training.setup import DataDescription
-from geq_demo.recent_cache import Memory
+from geq_demo.recent_cache import RecentCache
 
 LARGEST_FILE = 10 * 2**20
 """Bytes of an uploaded file."""
@@ -103,7 +103,7 @@ class FilePicture:
         return in_channels(pixels[None], data)
 
 
-SQUARES: Memory[UInt8[np.ndarray, "side side 3"]] = Memory(size=64)
+SQUARES: RecentCache[UInt8[np.ndarray, "side side 3"]] = RecentCache(size=64)
 """Files of lately, cut and resized: unpacking a large one takes a second."""
 Picture = SamplePicture | FilePicture
 """What a network can be asked about."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from geq.errors import GeqError, unknown_name
 from geq.model.shipped_networks import shipped_names
 from geq.training.run_folder import RunFolder, known_runs
-from geq_demo.recent_cache import Memory
+from geq_demo.recent_cache import RecentCache
 from geq_demo.served_network import Exhibit
 
 LOADED = 4
@@ -24,7 +24,7 @@ class Collection:
 
     def __init__(self, folders: dict[str, RunFolder], data_root: str | None = None) -> None:
         self.folders, self.data_root = folders, data_root
-        self._loaded: Memory[Exhibit] = Memory(LOADED)
+        self._loaded: RecentCache[Exhibit] = RecentCache(LOADED)
 
     @property
     def names(self) -> list[str]:

@@ -10,13 +10,13 @@ from typing import Generic, TypeVar
 Value = TypeVar("Value")
 
 
-class Memory(Generic[Value]):
+class RecentCache(Generic[Value]):
     """The values that were used last, by their key; one thread at a time makes one.
 
     Args:
         size: how many.
 
-    >>> squares = Memory(size=2)
+    >>> squares = RecentCache(size=2)
     >>> [squares.get(n, lambda n=n: n * n) for n in (1, 2, 3)], list(squares.values)
     ([1, 4, 9], [2, 3])
     """

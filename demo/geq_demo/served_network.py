@@ -21,7 +21,7 @@ from geq.training.run_folder import RunFolder
 from geq.training.run_picture import spread_over_classes
 from geq.training.setup import open_split
 from geq_demo.input_image import Distortion, Picture, SamplePicture
-from geq_demo.recent_cache import Memory
+from geq_demo.recent_cache import RecentCache
 
 SHOWN = 12
 """Test images to choose from."""
@@ -62,8 +62,8 @@ class Exhibit:
         self.options = folder.options()
         self.branches = tuple(place.label for place in self.explainer.model.branch_feature_maps())
         self.parts = tuple(place.part for place in self.explainer.model.branch_feature_maps())
-        self.answers: Memory[Answer] = Memory(KEPT)
-        self.traces: Memory[Trace] = Memory(KEPT)
+        self.answers: RecentCache[Answer] = RecentCache(KEPT)
+        self.traces: RecentCache[Trace] = RecentCache(KEPT)
         self.lock = Lock()
 
     @contextmanager

@@ -28,7 +28,7 @@ from geq.training.run_folder import RunFolder
 from geq.training.train_options import TrainOptions
 from geq_demo.input_image import FilePicture
 from geq_papers.experiment.record import read_records
-from stress.attack import DIGITS, Attack, Case, Ground, reading, written
+from stress.attack import DIGITS, Attack, Ground, HostileCase, reading, written
 
 
 class Call:
@@ -157,39 +157,39 @@ def packed() -> bytes:
 
 NAMES = "format position model optimizer scaler average measures callbacks history random"
 CASES = (
-    Case("pickle as a batch of CIFAR-10, protocol 0", batch(partial(payload, protocol=0))),
-    Case("pickle as a batch of CIFAR-10, protocol 2", batch(payload)),
-    Case("pickle as a batch of CIFAR-10, protocol 5", batch(partial(payload, protocol=5))),
-    Case("pickle as the checkpoint of a resumed run", checkpoint(payload)),
-    Case("pickle in a file of torch as a checkpoint", checkpoint(lambda g: zipped(payload(g)))),
-    Case("torch.save of a call as a checkpoint", checkpoint(lambda g: saved(Call(g)))),
-    Case(
+    HostileCase("pickle as a batch of CIFAR-10, protocol 0", batch(partial(payload, protocol=0))),
+    HostileCase("pickle as a batch of CIFAR-10, protocol 2", batch(payload)),
+    HostileCase("pickle as a batch of CIFAR-10, protocol 5", batch(partial(payload, protocol=5))),
+    HostileCase("pickle as the checkpoint of a resumed run", checkpoint(payload)),
+    HostileCase("pickle in a file of torch as a checkpoint", checkpoint(lambda g: zipped(payload(g)))),
+    HostileCase("torch.save of a call as a checkpoint", checkpoint(lambda g: saved(Call(g)))),
+    HostileCase(
         "torch.save of a call in the old format as a checkpoint",
         checkpoint_alone(lambda g: saved({"a": Call(g)}, new=False)),
     ),
-    Case("checkpoint that reserves 64 GB", checkpoint_alone(lambda g: zipped(reserved()))),
-    Case("checkpoint packed a thousandfold", checkpoint_alone(lambda g: packed())),
-    Case(
+    HostileCase("checkpoint that reserves 64 GB", checkpoint_alone(lambda g: zipped(reserved()))),
+    HostileCase("checkpoint packed a thousandfold", checkpoint_alone(lambda g: packed())),
+    HostileCase(
         "checkpoint with everything of another type",
         checkpoint_alone(lambda g: saved(dict.fromkeys(NAMES.split(), 1))),
     ),
-    Case("pickle as model.safetensors", as_model("model.safetensors")),
-    Case("pytorch_model.bin instead of safetensors", as_model("pytorch_model.bin")),
-    Case(
+    HostileCase("pickle as model.safetensors", as_model("model.safetensors")),
+    HostileCase("pytorch_model.bin instead of safetensors", as_model("pytorch_model.bin")),
+    HostileCase(
         "pickle as the options of a run",
         reading(
             "run/config.yaml", partial(payload, protocol=0), lambda p: RunFolder.find(p.parent).options()
         ),
     ),
-    Case("array of objects as corrupted images", as_corruption(partial(np.save, allow_pickle=True))),
-    Case("archive of arrays of objects as corrupted images", as_corruption(np.savez)),
-    Case("pickle as idx", reading("file", payload, lambda path: read_idx(path, 3))),
-    Case("pickle as an image", reading("a.png", payload, read_image)),
-    Case("PostScript as an image", reading("a.png", postscript, read_image)),
-    Case("PostScript as an upload", reading("a.png", postscript, shown)),
-    Case(
+    HostileCase("array of objects as corrupted images", as_corruption(partial(np.save, allow_pickle=True))),
+    HostileCase("archive of arrays of objects as corrupted images", as_corruption(np.savez)),
+    HostileCase("pickle as idx", reading("file", payload, lambda path: read_idx(path, 3))),
+    HostileCase("pickle as an image", reading("a.png", payload, read_image)),
+    HostileCase("PostScript as an image", reading("a.png", postscript, read_image)),
+    HostileCase("PostScript as an upload", reading("a.png", postscript, shown)),
+    HostileCase(
         "pickle as records", reading("r.jsonl", partial(payload, protocol=0), refused_records), harmless=True
     ),
-    Case("pickle with a key that takes for ever", batch(doubled())),
-    Case("pickle with a shape that takes for ever", batch(long_shape())),
+    HostileCase("pickle with a key that takes for ever", batch(doubled())),
+    HostileCase("pickle with a shape that takes for ever", batch(long_shape())),
 )

@@ -16,7 +16,7 @@ from geq.training.run_folder import RunFolder
 from geq.training.setup import build_model
 from geq.training.train_options import TrainOptions
 from geq.weights.card import read_card
-from stress.attack import DIGITS, Attack, Case, Ground, reading
+from stress.attack import DIGITS, Attack, Ground, HostileCase, reading
 from stress.attack.code_execution import refused_records
 
 DEEP = "[" * 100_000
@@ -111,40 +111,42 @@ def nested(name: str, read: Callable[[Path], object]) -> Attack:
 
 
 CASES = (
-    *(Case(f"{what} as options of a run", offered(text, options)) for what, text in TEXTS.items()),
-    *(Case(f"{what} as --config", offered(text, command)) for what, text in TEXTS.items()),
-    Case(
+    *(HostileCase(f"{what} as options of a run", offered(text, options)) for what, text in TEXTS.items()),
+    *(HostileCase(f"{what} as --config", offered(text, command)) for what, text in TEXTS.items()),
+    HostileCase(
         "an override with a foreign class",
         lambda g: build_model(TrainOptions(override={"kernel": {"class": "os.system"}}), DIGITS),
     ),
-    Case("config.json of a foreign class", configured("class", "os.system")),
-    Case("config.json of a class that is none", configured("class", ["MonConfig"])),
-    Case("config.json of a foreign family", described(family="os")),
-    Case("config.json with a list as family", described(family=[])),
-    Case("config.json with aliases that are none", described(aliases=["a"])),
-    Case("config.json with a type that is none", described(dtype="load")),
-    Case("config.json of a terabyte of weights", configured("channels", 10**6)),
-    Case("config.json of endless layers", model(many_layers, "resnet_tiny")),
-    Case("config.json with a number of 400 digits", configured("tol", 10**400)),
-    Case("config.json nested endlessly", nested("config.json", Network.from_pretrained)),
-    Case("data.json nested endlessly", nested("data.json", lambda p: RunFolder(p).data())),
-    Case("log.jsonl nested endlessly", nested("log.jsonl", lambda p: RunFolder(p).result())),
-    Case("card.json nested endlessly", nested("card.json", read_card)),
-    Case("record nested endlessly", reading("r.jsonl", DEEP.encode(), refused_records), harmless=True),
-    Case("safetensors without tensors", weights(lambda header, body: tensors({}, b""))),
-    Case("safetensors with a header longer than the file", weights(lambda h, b: tensors(h, b, 1 << 20))),
-    Case("safetensors with a header of 2^63 bytes", weights(lambda h, b: tensors(h, b, 1 << 63))),
-    Case("safetensors with a header of 0 bytes", weights(lambda h, b: tensors(h, b, 0))),
-    Case("safetensors with offsets beyond the end", first(data_offsets=[0, 1 << 40])),
-    Case("safetensors with negative offsets", first(data_offsets=[-8, 0])),
-    Case("safetensors with reversed offsets", first(data_offsets=[8, 0])),
-    Case(
+    HostileCase("config.json of a foreign class", configured("class", "os.system")),
+    HostileCase("config.json of a class that is none", configured("class", ["MonConfig"])),
+    HostileCase("config.json of a foreign family", described(family="os")),
+    HostileCase("config.json with a list as family", described(family=[])),
+    HostileCase("config.json with aliases that are none", described(aliases=["a"])),
+    HostileCase("config.json with a type that is none", described(dtype="load")),
+    HostileCase("config.json of a terabyte of weights", configured("channels", 10**6)),
+    HostileCase("config.json of endless layers", model(many_layers, "resnet_tiny")),
+    HostileCase("config.json with a number of 400 digits", configured("tol", 10**400)),
+    HostileCase("config.json nested endlessly", nested("config.json", Network.from_pretrained)),
+    HostileCase("data.json nested endlessly", nested("data.json", lambda p: RunFolder(p).data())),
+    HostileCase("log.jsonl nested endlessly", nested("log.jsonl", lambda p: RunFolder(p).result())),
+    HostileCase("card.json nested endlessly", nested("card.json", read_card)),
+    HostileCase("record nested endlessly", reading("r.jsonl", DEEP.encode(), refused_records), harmless=True),
+    HostileCase("safetensors without tensors", weights(lambda header, body: tensors({}, b""))),
+    HostileCase(
+        "safetensors with a header longer than the file", weights(lambda h, b: tensors(h, b, 1 << 20))
+    ),
+    HostileCase("safetensors with a header of 2^63 bytes", weights(lambda h, b: tensors(h, b, 1 << 63))),
+    HostileCase("safetensors with a header of 0 bytes", weights(lambda h, b: tensors(h, b, 0))),
+    HostileCase("safetensors with offsets beyond the end", first(data_offsets=[0, 1 << 40])),
+    HostileCase("safetensors with negative offsets", first(data_offsets=[-8, 0])),
+    HostileCase("safetensors with reversed offsets", first(data_offsets=[8, 0])),
+    HostileCase(
         "safetensors with overlapping tensors",
         weights(lambda h, b: tensors({**h, "extra": next(iter(h.values()))}, b)),
     ),
-    Case("safetensors of another type", first(dtype="F16")),
-    Case("safetensors of an unknown type", first(dtype="OBJECT")),
-    Case("safetensors of a shape that overflows", first(shape=[1 << 62, 1 << 62])),
-    Case("safetensors with a nested header", weights(lambda h, b: tensors(DEEP.encode(), b))),
-    Case("safetensors cut in half", weights(lambda h, b: tensors(h, b[: len(b) // 2]))),
+    HostileCase("safetensors of another type", first(dtype="F16")),
+    HostileCase("safetensors of an unknown type", first(dtype="OBJECT")),
+    HostileCase("safetensors of a shape that overflows", first(shape=[1 << 62, 1 << 62])),
+    HostileCase("safetensors with a nested header", weights(lambda h, b: tensors(DEEP.encode(), b))),
+    HostileCase("safetensors cut in half", weights(lambda h, b: tensors(h, b[: len(b) // 2]))),
 )

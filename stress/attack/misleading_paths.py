@@ -25,7 +25,7 @@ from geq.training.train_options import TrainOptions
 from geq.weights.pack import pack
 from geq_papers.command.report import main as report
 from geq_papers.tradeoff import TradeoffOptions
-from stress.attack import DIGITS, Attack, Case, Ground, written
+from stress.attack import DIGITS, Attack, Ground, HostileCase, written
 from stress.fuzz.run_target import record_values
 
 Member = tuple[str, bytes, str]
@@ -121,8 +121,8 @@ def class_list(ground: Ground) -> None:
     read_image_folder(ground.inside / "images", "train", class_list=chosen)
 
 
-def named(what: str, name: str, attack: Callable[[str, Ground], object]) -> Case:
-    return Case(f"{what} {name!r}", partial(attack, name))
+def named(what: str, name: str, attack: Callable[[str, Ground], object]) -> HostileCase:
+    return HostileCase(f"{what} {name!r}", partial(attack, name))
 
 
 def run_named(name: str, ground: Ground) -> object:
@@ -135,35 +135,35 @@ def find_run(name: str, ground: Ground) -> object:
 
 FILE, LINK, HARD = tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE
 CASES = (
-    Case("archive that climbs", archive(("../outside/hostile.txt", FILE, ""))),
-    Case("archive that climbs from below", archive(("a/../../outside/hostile.txt", FILE, ""))),
-    Case("archive with an absolute name", archive(("OUTSIDE/hostile.txt", FILE, ""))),
-    Case("archive with a name of Windows", archive(("..\\outside\\hostile.txt", FILE, ""))),
-    Case(
+    HostileCase("archive that climbs", archive(("../outside/hostile.txt", FILE, ""))),
+    HostileCase("archive that climbs from below", archive(("a/../../outside/hostile.txt", FILE, ""))),
+    HostileCase("archive with an absolute name", archive(("OUTSIDE/hostile.txt", FILE, ""))),
+    HostileCase("archive with a name of Windows", archive(("..\\outside\\hostile.txt", FILE, ""))),
+    HostileCase(
         "archive that writes through its own link",
         archive(("a", LINK, "OUTSIDE"), ("a/precious.txt", FILE, "")),
     ),
-    Case("archive with a link to a file", archive(("a", LINK, "OUTSIDE/precious.txt"))),
-    Case("archive with a hard link", archive(("a", HARD, "../outside/precious.txt"))),
-    Case("archive with a device", archive(("a", tarfile.CHRTYPE, ""))),
-    Case("archive with a pipe", archive(("a", tarfile.FIFOTYPE, ""))),
-    Case("archive that is a zip", zip_archive),
-    Case("archive over a link in the data root", link_in_the_root),
+    HostileCase("archive with a link to a file", archive(("a", LINK, "OUTSIDE/precious.txt"))),
+    HostileCase("archive with a hard link", archive(("a", HARD, "../outside/precious.txt"))),
+    HostileCase("archive with a device", archive(("a", tarfile.CHRTYPE, ""))),
+    HostileCase("archive with a pipe", archive(("a", tarfile.FIFOTYPE, ""))),
+    HostileCase("archive that is a zip", zip_archive),
+    HostileCase("archive over a link in the data root", link_in_the_root),
     *(named("run named", name, run_named) for name in ("../x", "/tmp/x", "..", "a\\b", "", "a\x00b")),
     *(named("study named", name, lambda name, g: SearchOptions(study=name)) for name in ("../x", "/x")),
-    Case("trade-off named '../x'", lambda g: TradeoffOptions(study="../x")),
-    Case("preset named '../../x'", lambda g: preset_path("../../x")),
-    Case("shipped network named '../x'", lambda g: shipped_folder("../x")),
-    Case("saved model named '../x/y'", lambda g: Network.from_pretrained("../x/y")),
-    Case(
+    HostileCase("trade-off named '../x'", lambda g: TradeoffOptions(study="../x")),
+    HostileCase("preset named '../../x'", lambda g: preset_path("../../x")),
+    HostileCase("shipped network named '../x'", lambda g: shipped_folder("../x")),
+    HostileCase("saved model named '../x/y'", lambda g: Network.from_pretrained("../x/y")),
+    HostileCase(
         "packed network named '../x'",
         lambda g: pack(RunFolder(shipped_folder("geq-digits")), "../x", g.inside),
     ),
     *(named("run sought as", name, find_run) for name in ("../outside", "../../etc", "/")),
-    Case("record named by a path", record_name, harmless=True),
-    Case("class list that climbs", class_list),
-    Case("lock of a run that is a link", linked_lock),
-    Case("analyses of a run that are a link", linked_analysis),
-    Case("lock of records that is a link", linked_record_lock, harmless=True),
-    Case("files of a run that are links", linked_files, harmless=True),
+    HostileCase("record named by a path", record_name, harmless=True),
+    HostileCase("class list that climbs", class_list),
+    HostileCase("lock of a run that is a link", linked_lock),
+    HostileCase("analyses of a run that are a link", linked_analysis),
+    HostileCase("lock of records that is a link", linked_record_lock, harmless=True),
+    HostileCase("files of a run that are links", linked_files, harmless=True),
 )

@@ -20,7 +20,7 @@ from dataclasses import asdict, replace
 from importlib import import_module
 from pathlib import Path
 
-from stress.stress_parts import Row
+from stress.stress_parts import StressRow
 
 KINDS = {
     "rank": "training_faults",
@@ -48,9 +48,9 @@ matplotlib.figure skimage scipy.ndimage yaml
 """Modules that the forked children would otherwise load each by itself."""
 
 
-def run(short: bool, seed: int, kinds: tuple[str, ...] = tuple(KINDS)) -> Iterator[Row]:
+def run(short: bool, seed: int, kinds: tuple[str, ...] = tuple(KINDS)) -> Iterator[StressRow]:
     """Yield the rows as they come. New processes do the forking: a child of one that computed cannot."""
-    rows: queue.Queue[Row | None] = queue.Queue()
+    rows: queue.Queue[StressRow | None] = queue.Queue()
     groups = [group for group in (kinds[place::AT_A_TIME] for place in range(AT_A_TIME)) if group]
     processes = [parent("short" if short else "long", seed, group) for group in groups]
     for process in processes:
@@ -76,14 +76,14 @@ def parent(form: str, seed: int, kinds: tuple[str, ...]) -> subprocess.Popen[str
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=root)
 
 
-def collect(process: subprocess.Popen[str], rows: queue.Queue[Row | None]) -> None:
+def collect(process: subprocess.Popen[str], rows: queue.Queue[StressRow | None]) -> None:
     """Put the rows of a process into ``rows``, and None at its end."""
     assert process.stdout is not None
     with process.stdout:
         for line in process.stdout:
-            rows.put(Row(**json.loads(line)))
+            rows.put(StressRow(**json.loads(line)))
     if process.wait() != 0:
-        rows.put(Row("the campaign itself", 1, 0, f"a process ended with code {process.returncode}"))
+        rows.put(StressRow("the campaign itself", 1, 0, f"a process ended with code {process.returncode}"))
     rows.put(None)
 
 
@@ -91,7 +91,7 @@ def main(form: str, seed: str, *kinds: str) -> None:
     import torch
 
     from stress.fault.disk_faults import own_mounts
-    from stress.fault.trial import Scale
+    from stress.fault.trial import TrialScale
 
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))  # ends what it has started as well
     own_mounts()
@@ -104,7 +104,7 @@ def main(form: str, seed: str, *kinds: str) -> None:
         attack = getattr(import_module(f"stress.fault.{KINDS[kind]}"), kind)
         with tempfile.TemporaryDirectory(prefix=f"geq-fault-{kind}-") as folder:
             begun = time.monotonic()
-            for row in attack(Scale(form == "short", int(seed), Path(folder))):
+            for row in attack(TrialScale(form == "short", int(seed), Path(folder))):
                 print(
                     json.dumps(asdict(replace(row, seconds=round(time.monotonic() - begun, 1)))), flush=True
                 )

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from stress.fault.child import done, dying, geq
-from stress.fault.trial import Kills, Scale, Trials, await_true, options, resumed, training, whole_run
-from stress.stress_parts import Row
+from stress.fault.trial import Kills, Trials, TrialScale, await_true, options, resumed, training, whole_run
+from stress.stress_parts import StressRow
 
 IMAGES, CORRUPTIONS = 20, ("brightness", "gaussian_noise", "contrast")
 NAME, FILES, SIZE = "small", 24, 40_000
@@ -25,7 +25,7 @@ BLOCK, PAUSE = 32_000, 0.004
 """The server sends so many bytes at a time, and rests between."""
 
 
-def corruption(scale: Scale) -> Iterator[Row]:
+def corruption(scale: TrialScale) -> Iterator[StressRow]:
     """Kill ``geq data corrupt`` again and again: its files end with the bytes of an undisturbed call."""
     folder, chance = scale.within("data"), scale.random("corruption")
     cifar10(folder, scale.seed)
@@ -75,7 +75,7 @@ def cifar10(root: Path, seed: int) -> None:
         (folder / name).write_bytes(records.tobytes())
 
 
-def fetching(scale: Scale) -> Iterator[Row]:
+def fetching(scale: TrialScale) -> Iterator[StressRow]:
     """Kill ``geq data fetch`` from a slow server again and again."""
     folder, chance = scale.within("data"), scale.random("fetching")
     contents = {f"{NAME}/{number:02}.bin": chance.randbytes(SIZE) for number in range(FILES)}
@@ -166,7 +166,7 @@ def serving(archive: bytes) -> Iterator[str]:
         os.waitpid(pid, 0)
 
 
-def vanishing(scale: Scale) -> Iterator[Row]:
+def vanishing(scale: TrialScale) -> Iterator[StressRow]:
     """Take the data root away in the middle of a training, as a network drive does, and bring it back."""
     folder = scale.within("run")
     root = folder / "data"

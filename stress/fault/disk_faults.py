@@ -21,8 +21,8 @@ from typing import Any
 from stress.fault import dataset_faults
 from stress.fault.child import Child, End, done, geq
 from stress.fault.result_faults import RESULTS, reproduce
-from stress.fault.trial import Scale, Trials, half_written, options, resumed, training, whole_run
-from stress.stress_parts import Row
+from stress.fault.trial import Trials, TrialScale, half_written, options, resumed, training, whole_run
+from stress.stress_parts import StressRow
 
 MEGABYTE = 1 << 20
 NEW_NAMESPACE, LAZY = 0x00020000, 2
@@ -85,12 +85,12 @@ def read_only(place: Path) -> Iterator[None]:
             folder.chmod(0o755)
 
 
-def disk(scale: Scale) -> Iterator[Row]:
+def disk(scale: TrialScale) -> Iterator[StressRow]:
     yield full_while_training(scale)
     yield full_of_data(scale)
 
 
-def full_while_training(scale: Scale) -> Row:
+def full_while_training(scale: TrialScale) -> StressRow:
     """Start with less and less room, then resume with enough."""
     folder = scale.within("training")
     given = options(model="dnn_tiny")
@@ -130,7 +130,7 @@ def squeezed(place: Path, room: int, there: bool, work: Callable[[], int]) -> En
         ballast.unlink()
 
 
-def full_of_data(scale: Scale) -> Row:
+def full_of_data(scale: TrialScale) -> StressRow:
     """Fetch and corrupt with too little room, then with enough."""
     folder, chance = scale.within("data"), scale.random("disk")
     contents = {
@@ -170,7 +170,7 @@ def full_of_data(scale: Scale) -> Row:
     return trials.row()
 
 
-def readonly(scale: Scale) -> Iterator[Row]:
+def readonly(scale: TrialScale) -> Iterator[StressRow]:
     """Call commands on folders that cannot be written: those that write say so, those that read work."""
     folder = scale.within("all")
     place = folder / "place"
@@ -216,7 +216,7 @@ def readonly(scale: Scale) -> Iterator[Row]:
             problems += [] if right else [f"{name}: {ended.code} {ended.text[-500:]}"]
     problems += [] if listing(place) == before else ["something was written"]
     tried = len(refused) + len(works)
-    yield Row(
+    yield StressRow(
         "read-only folder",
         tried,
         tried - min(tried, len(problems) + len(half_written(whole))),

@@ -17,20 +17,20 @@ from geq_papers.experiment.training_process import main as train_one
 from stress.fault.child import Child, done, dying, geq
 from stress.fault.trial import (
     Kills,
-    Scale,
+    TrialScale,
     half_written,
     options,
     timeless,
     whole_run,
 )
-from stress.stress_parts import Row
+from stress.stress_parts import StressRow
 
 RESULTS = Path(__file__).parents[2] / "results" / "small"
 MOST = 100
 
 
 @dataclass(frozen=True)
-class Case:
+class OverwriteCase:
     """A command that is killed over its earlier result.
 
     Args:
@@ -48,7 +48,7 @@ class Case:
     kills: int
 
 
-def output(scale: Scale) -> Iterator[Row]:
+def output(scale: TrialScale) -> Iterator[StressRow]:
     """Kill commands at every operation on files: the old result or the new one is whole."""
     folder = scale.within("output")
     results, page, file, packed = (folder / name for name in ("results", "page", "file", "packed"))
@@ -58,14 +58,16 @@ def output(scale: Scale) -> Iterator[Row]:
     whole_run(folder, options(runs=folder, model="dnn_tiny"), "run")
     pack = f"--pack {folder / 'run'} --name net --output {packed} --images 10 --force".split()
     for case in (
-        Case("report", [str(results), "--output", str(page / "report.html"), "--quiet"], page, 3, 5),
-        Case("export", [str(folder / "run"), "--torch", str(file / "net.pt2"), "--force"], file, 3, 3),
-        Case("weights", pack, packed / "net", 40, 10),
+        OverwriteCase("report", [str(results), "--output", str(page / "report.html"), "--quiet"], page, 3, 5),
+        OverwriteCase(
+            "export", [str(folder / "run"), "--torch", str(file / "net.pt2"), "--force"], file, 3, 3
+        ),
+        OverwriteCase("weights", pack, packed / "net", 40, 10),
     ):
         yield overwriting(scale, folder, case, scale.pick(1, case.kills))
 
 
-def overwriting(scale: Scale, folder: Path, case: Case, kills: int) -> Row:
+def overwriting(scale: TrialScale, folder: Path, case: OverwriteCase, kills: int) -> StressRow:
     log = folder / "log.txt"
     undisturbed = done(geq(case.name, *case.words), log)
     chance, old = scale.random(case.name), mark(case.place)
@@ -106,7 +108,7 @@ def mark(place: Path) -> str:
     return digest.hexdigest()
 
 
-def unreadable(case: Case) -> list[str]:
+def unreadable(case: OverwriteCase) -> list[str]:
     """Report what is not whole, by a command that reads it or the marks of its start and end."""
     import torch
 
@@ -181,7 +183,7 @@ def reproduce(folder: Path, seeds: int) -> Any:
     return geq("reproduce", *chosen, *places, before=forked)
 
 
-def reproduction(scale: Scale) -> Iterator[Row]:
+def reproduction(scale: TrialScale) -> Iterator[StressRow]:
     """Kill ``geq reproduce`` with or without its trainings, and call it again until nothing is missing."""
     whole, killed = scale.within("whole"), scale.within("killed")
     seeds = scale.pick(1, 2)

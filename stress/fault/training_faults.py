@@ -18,15 +18,15 @@ from stress.fault import trial
 from stress.fault.child import CLEAR, Child, dying, geq
 from stress.fault.trial import (
     Kills,
-    Scale,
     Trials,
+    TrialScale,
     await_true,
     differences,
     half_written,
     options,
     whole_run,
 )
-from stress.stress_parts import Row
+from stress.stress_parts import StressRow
 
 ARMS: dict[str, dict[str, str]] = {
     "equilibrium": {"train_size": "96"},
@@ -41,13 +41,13 @@ LONGEST = 90.0
 YEARS = 30 * 365 * 86400.0
 
 
-def training(scale: Scale) -> Iterator[Row]:
+def training(scale: TrialScale) -> Iterator[StressRow]:
     """Kill ``geq train`` at random moments and resume it each time, until it ends."""
     for arm in list(ARMS)[: scale.pick(1, len(ARMS))]:
         yield killed_arm(scale, arm, scale.pick(3, 8))
 
 
-def killed_arm(scale: Scale, arm: str, kills: int) -> Row:
+def killed_arm(scale: TrialScale, arm: str, kills: int) -> StressRow:
     folder = scale.within(arm.replace(" ", "-"))
     given = options(**ARMS[arm], runs=folder)
     whole, undisturbed = whole_run(folder, given)
@@ -83,7 +83,7 @@ def killed_arm(scale: Scale, arm: str, kills: int) -> Row:
     )
 
 
-def rank(scale: Scale) -> Iterator[Row]:
+def rank(scale: TrialScale) -> Iterator[StressRow]:
     """Kill one of two processes that train together: the other says so and ends, and the run resumes."""
     folder = scale.within("run")
     given = [
@@ -144,7 +144,7 @@ def killed_rank(process: subprocess.Popen[bytes], victim: int, run: Path, waited
     return []
 
 
-def clock(scale: Scale) -> Iterator[Row]:
+def clock(scale: TrialScale) -> Iterator[StressRow]:
     """Train by a clock that jumps by decades, back and forth, between any two looks at it."""
     folder = scale.within("run")
     given = options(runs=folder, model="dnn_tiny")

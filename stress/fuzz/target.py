@@ -110,7 +110,7 @@ class Overtime(BaseException):
 
 
 @dataclass
-class Tally:
+class FuzzTally:
     """Executions of one target."""
 
     target: Target

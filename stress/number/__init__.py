@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 import torch
 
-from stress.stress_parts import Row
+from stress.stress_parts import StressRow
 
 
-def run(short: bool, seed: int) -> Iterator[Row]:
+def run(short: bool, seed: int) -> Iterator[StressRow]:
     from stress.number import edited_weights, extreme_inputs, gradient_check, hard_maps, network
 
     for family in (

@@ -14,8 +14,8 @@ from geq.constraints import Constraint, LearnedSpectralBound, SpectralBound, Spe
 from geq.equilibrium import Equilibrium
 from geq.kernels import GaussianKernel
 from geq.operators import Operator
-from stress.number.verdicts import DTYPES, LAYERS, Tally, build, contexts_of, judge, sample, solve
-from stress.stress_parts import Row
+from stress.number.verdicts import DTYPES, LAYERS, VerdictTally, build, contexts_of, judge, sample, solve
+from stress.stress_parts import StressRow
 
 Edit = Callable[[Tensor, torch.Generator], Tensor]
 
@@ -44,7 +44,7 @@ EDITS: dict[str, Edit] = {
 }
 
 
-def run(short: bool, generator: torch.Generator) -> Iterator[Row]:
+def run(short: bool, generator: torch.Generator) -> Iterator[StressRow]:
     rounds = 1 if short else 2
     yield edited(rounds, generator)
     yield bounded(rounds, generator)
@@ -58,9 +58,9 @@ def feedbacks(layer: Equilibrium) -> list[Operator]:
     return [m for m in layer.modules() if isinstance(m, Operator) and isinstance(m.constraint, SpectralBound)]
 
 
-def edited(rounds: int, generator: torch.Generator) -> Row:
+def edited(rounds: int, generator: torch.Generator) -> StressRow:
     """Edit after a first solve, so that what is cached of the old weights can mislead."""
-    tally = Tally("weights edited by hand after a solve, in evaluation and in training")
+    tally = VerdictTally("weights edited by hand after a solve, in evaluation and in training")
     for _ in range(rounds):
         for name in LAYERS:
             x = sample(name, 4, generator)
@@ -75,7 +75,7 @@ def edited(rounds: int, generator: torch.Generator) -> Row:
     return tally.row()
 
 
-def trained(tally: Tally, case: str, layer: Equilibrium, x: Tensor) -> None:
+def trained(tally: VerdictTally, case: str, layer: Equilibrium, x: Tensor) -> None:
     """Solve in training, which continues with what it has; ``last_solution`` must report it."""
 
     def question() -> None:
@@ -102,9 +102,9 @@ def exact_norm(operator: Operator, x: Tensor) -> float:
     return float(torch.linalg.matrix_norm(matrix, 2))
 
 
-def bounded(rounds: int, generator: torch.Generator) -> Row:
+def bounded(rounds: int, generator: torch.Generator) -> StressRow:
     """Check the bound itself: the effective norm keeps it after any edit, or is NaN."""
-    tally = Tally("norm bound after edits, against all singular values")
+    tally = VerdictTally("norm bound after edits, against all singular values")
     rules: list[type[Constraint]] = [SpectralBound, SpectralEquality, LearnedSpectralBound]
     for _ in range(rounds):
         for name in ("GEQ2d", "OptEqLinear", "DeepOptEq2d"):
@@ -130,8 +130,8 @@ def with_rule(name: str, rule: GammaRule | float, dtype: torch.dtype) -> Equilib
     return layer.to(dtype).eval()
 
 
-def fixed_gamma(decades: range, generator: torch.Generator) -> Row:
-    tally = Tally(f"fixed γ: 0, and 1e{decades[0]} to 1e{decades[-1]}")
+def fixed_gamma(decades: range, generator: torch.Generator) -> StressRow:
+    tally = VerdictTally(f"fixed γ: 0, and 1e{decades[0]} to 1e{decades[-1]}")
     for name in RADIAL:
         x = sample(name, 4, generator)
         for dtype, value in product(DTYPES, (0.0, *(10.0**decade for decade in decades))):
@@ -139,9 +139,9 @@ def fixed_gamma(decades: range, generator: torch.Generator) -> Row:
     return tally.row()
 
 
-def learned_gamma(rounds: int, generator: torch.Generator) -> Row:
+def learned_gamma(rounds: int, generator: torch.Generator) -> StressRow:
     """Set θ and the running scale to extremes, in evaluation and in training."""
-    tally = Tally("learned γ with its numbers at extremes")
+    tally = VerdictTally("learned γ with its numbers at extremes")
     infinity, nan = float("inf"), float("nan")
     thetas = (-1e30, -100.0, 0.0, 1e4, 1e30, infinity, nan)
     for _ in range(rounds):
@@ -166,9 +166,9 @@ def learned_gamma(rounds: int, generator: torch.Generator) -> Row:
     return tally.row()
 
 
-def poisoned(generator: torch.Generator) -> Row:
+def poisoned(generator: torch.Generator) -> StressRow:
     """Train on a batch that overflows: it must not spoil the running scale."""
-    tally = Tally("running scale of γ after a batch that overflows")
+    tally = VerdictTally("running scale of γ after a batch that overflows")
 
     def step(layer: Equilibrium, x: Tensor) -> None:
         layer(x)  # its answer does not matter

@@ -12,14 +12,25 @@ from torch import Tensor
 
 from geq.equilibrium import Equilibrium
 from geq.solvers import FISTA, Anderson, Picard, ProximalGradient, Solver
-from stress.number.verdicts import DTYPES, HALF, LAYERS, SOLVERS, Tally, Verdict, build, fits, sample, solve
-from stress.stress_parts import Row
+from stress.number.verdicts import (
+    DTYPES,
+    HALF,
+    LAYERS,
+    SOLVERS,
+    Verdict,
+    VerdictTally,
+    build,
+    fits,
+    sample,
+    solve,
+)
+from stress.stress_parts import StressRow
 
 STEPS = (1e-12, 1e-9, 1e-6, 1e-3, 0.1, 1.0, 1.9, 10.0)
 SIZES = (1e-30, 1e-8, 1.0, 1e8, 1e30)
 
 
-def run(short: bool, generator: torch.Generator) -> Iterator[Row]:
+def run(short: bool, generator: torch.Generator) -> Iterator[StressRow]:
     yield magnitude(range(-30, 31, 10) if short else range(-30, 31, 2), generator)
     yield unusual(generator)
     yield not_finite(generator)
@@ -27,13 +38,15 @@ def run(short: bool, generator: torch.Generator) -> Iterator[Row]:
     yield half_precision(generator)
 
 
-def run_starts(short: bool, generator: torch.Generator) -> Iterator[Row]:
+def run_starts(short: bool, generator: torch.Generator) -> Iterator[StressRow]:
     yield starts(STEPS[1::3] if short else STEPS, SIZES[::2] if short else SIZES, generator)
 
 
-def magnitude(decades: range, generator: torch.Generator, names: Iterable[str] = LAYERS) -> Row:
+def magnitude(decades: range, generator: torch.Generator, names: Iterable[str] = LAYERS) -> StressRow:
     """Put all sizes in one batch; without biases the state is as small or large as the input."""
-    tally = Tally(f"inputs of 1e{decades[0]} to 1e{decades[-1]}, every layer and solver, two precisions")
+    tally = VerdictTally(
+        f"inputs of 1e{decades[0]} to 1e{decades[-1]}, every layer and solver, two precisions"
+    )
     sizes = torch.tensor([10.0**decade for decade in decades], dtype=torch.float64)
     for name in names:
         x = sample(name, len(sizes), generator)
@@ -68,8 +81,8 @@ def odd_inputs(
     return [*together, usual.transpose(2, 3)], [usual[..., :side, :side].contiguous()]
 
 
-def unusual(generator: torch.Generator) -> Row:
-    tally = Tally("zero, subnormal, largest, constant, one pixel, mixed sizes, odd strides")
+def unusual(generator: torch.Generator) -> StressRow:
+    tally = VerdictTally("zero, subnormal, largest, constant, one pixel, mixed sizes, odd strides")
     for name, (solver_name, solver), dtype in product(LAYERS, SOLVERS.items(), DTYPES):
         if fits(name, solver):
             together, alone = odd_inputs(name, dtype, generator)
@@ -79,9 +92,9 @@ def unusual(generator: torch.Generator) -> Row:
     return tally.row()
 
 
-def not_finite(generator: torch.Generator) -> Row:
+def not_finite(generator: torch.Generator) -> StressRow:
     """Offer NaN and infinity in the input or the start, which every mode must refuse."""
-    tally = Tally("NaN and infinity in the input or the start")
+    tally = VerdictTally("NaN and infinity in the input or the start")
 
     def question(case: str, layer: Equilibrium, x: Tensor, z0: Tensor | None) -> None:
         layer(x, z0)
@@ -102,9 +115,9 @@ def not_finite(generator: torch.Generator) -> Row:
     return tally.row()
 
 
-def batches(sizes: tuple[int, ...], generator: torch.Generator) -> Row:
+def batches(sizes: tuple[int, ...], generator: torch.Generator) -> StressRow:
     """Solve none, one and very many: the answer to a sample must not depend on its batch."""
-    tally = Tally(f"batches of none to {sizes[-1]:,}, each sample as if it were alone")
+    tally = VerdictTally(f"batches of none to {sizes[-1]:,}, each sample as if it were alone")
     for name in LAYERS:
         layer = build(name)
         empty = layer(sample(name, 0, generator).float())
@@ -125,9 +138,9 @@ def batches(sizes: tuple[int, ...], generator: torch.Generator) -> Row:
     return tally.row()
 
 
-def half_precision(generator: torch.Generator) -> Row:
+def half_precision(generator: torch.Generator) -> StressRow:
     """Solve layers of 16 bits, and layers of 32 under autocast."""
-    tally = Tally("float16 and bfloat16, as they are and under autocast")
+    tally = VerdictTally("float16 and bfloat16, as they are and under autocast")
     for name, dtype, scale in product(LAYERS, HALF, (1e-6, 1e-2, 1.0, 1e2, 3e4)):
         x = scale * sample(name, 3, generator)
         solve(tally, f"{name}, {dtype}, {scale:g}", build(name).to(dtype), x.to(dtype))
@@ -141,9 +154,9 @@ def starts(
     sizes: tuple[float, ...],
     generator: torch.Generator,
     names: Iterable[str] = LAYERS,
-) -> Row:
+) -> StressRow:
     """Vary step and start: one that is lost in rounding must not pass for a fixed point."""
-    tally = Tally("starts from 1e-30 to 1e30, steps from 1e-12 to 10")
+    tally = VerdictTally("starts from 1e-30 to 1e30, steps from 1e-12 to 10")
     for name, step in product(names, steps):
         solvers: list[Solver[Any]] = [ProximalGradient(step), FISTA(step)]
         if step <= 1:

@@ -17,8 +17,8 @@ from geq.errors import ConvergenceError, ConvergenceWarning, GeqError
 from geq.gradients import Gradient, Implicit, JacobianFree, Phantom, Unrolled
 from geq.solvers import Anderson, Broyden, Picard
 from stress.number.edited_weights import feedbacks
-from stress.number.verdicts import DTYPES, LAYERS, Tally, Verdict, build, sample
-from stress.stress_parts import Row
+from stress.number.verdicts import DTYPES, LAYERS, Verdict, VerdictTally, build, sample
+from stress.stress_parts import StressRow
 
 GRADIENTS: dict[str, Gradient] = {
     "Implicit": Implicit(),
@@ -36,15 +36,15 @@ tolerance, a few entries of it lie at the kink of ReLU, and (I − J)⁻¹ magni
 """
 
 
-def run(short: bool, generator: torch.Generator) -> Iterator[Row]:
+def run(short: bool, generator: torch.Generator) -> Iterator[StressRow]:
     chosen = [name for name in GRADIENTS if not short or " by " not in name]
     yield sizes((-20, 0) if short else (-30, -20, -12, -3, 0, 3, 15), chosen, generator)
     yield strong(chosen, generator)
 
 
-def sizes(decades: tuple[int, ...], chosen: list[str], generator: torch.Generator) -> Row:
+def sizes(decades: tuple[int, ...], chosen: list[str], generator: torch.Generator) -> StressRow:
     """Vary the size of the input, and of the gradient of the loss."""
-    tally = Tally("gradients of inputs and of losses from tiny to huge")
+    tally = VerdictTally("gradients of inputs and of losses from tiny to huge")
     cases = [(10.0**decade, 1.0) for decade in decades] + [(1.0, 1e-30), (1.0, 1e30)]
     for name, gradient, dtype, (size, loss) in product(LAYERS, chosen, DTYPES, cases):
         layer = prepared(name, GRADIENTS[gradient], dtype)
@@ -54,9 +54,9 @@ def sizes(decades: tuple[int, ...], chosen: list[str], generator: torch.Generato
     return tally.row()
 
 
-def strong(chosen: list[str], generator: torch.Generator) -> Row:
+def strong(chosen: list[str], generator: torch.Generator) -> StressRow:
     """Edit weights so that the adjoint system is hard, indefinite or not contractive."""
-    tally = Tally("gradients of layers without a norm bound, feedback 0.5 to 4")
+    tally = VerdictTally("gradients of layers without a norm bound, feedback 0.5 to 4")
     for name, gradient, strength in product(LAYERS, chosen, (0.5, 0.999, 1.2, 4.0)):
         layer = prepared(name, GRADIENTS[gradient], torch.float64)
         for operator in feedbacks(layer):
@@ -76,7 +76,7 @@ def prepared(name: str, gradient: Gradient, dtype: torch.dtype) -> Equilibrium:
 
 
 def check(
-    tally: Tally, case: str, layer: Equilibrium, x: Tensor, loss: float, generator: torch.Generator
+    tally: VerdictTally, case: str, layer: Equilibrium, x: Tensor, loss: float, generator: torch.Generator
 ) -> None:
     x = x.clone().requires_grad_()
     try:

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from geq.solvers import Anderson, Broyden, Picard, Solver, fixed_point
 from stress.number.literal_cells import norm
-from stress.number.verdicts import DTYPES, HALF, SOLVERS, Tally, allowed, from_an_energy
-from stress.stress_parts import Row
+from stress.number.verdicts import DTYPES, HALF, SOLVERS, VerdictTally, allowed, from_an_energy
+from stress.stress_parts import StressRow
 
 Map = Callable[[Tensor], Tensor]
 BATCH = 4
@@ -63,14 +63,14 @@ def maps(size: int, generator: torch.Generator) -> dict[str, Map]:
     }
 
 
-def run(short: bool, generator: torch.Generator) -> Iterator[Row]:
+def run(short: bool, generator: torch.Generator) -> Iterator[StressRow]:
     rounds = 1 if short else 2
     for dtype in (*DTYPES, *HALF):
         yield hard_maps((3,) if short else (1, 3, 12), rounds, dtype, generator)
     yield windows(2 if short else 20, generator)
 
 
-def claim(tally: Tally, case: str, fn: Map, start: Tensor, solver: Solver[Any], tol: float) -> None:
+def claim(tally: VerdictTally, case: str, fn: Map, start: Tensor, solver: Solver[Any], tol: float) -> None:
     """Solve, and evaluate the map in double precision where convergence is claimed."""
 
     def question() -> None:
@@ -88,9 +88,13 @@ def claim(tally: Tally, case: str, fn: Map, start: Tensor, solver: Solver[Any], 
     tally.ask(case, question)
 
 
-def hard_maps(sizes: tuple[int, ...], rounds: int, dtype: torch.dtype, generator: torch.Generator) -> Row:
+def hard_maps(
+    sizes: tuple[int, ...], rounds: int, dtype: torch.dtype, generator: torch.Generator
+) -> StressRow:
     tol = 1e-2 if dtype in HALF else 1e-5
-    tally = Tally(f"maps without contraction, without answer, singular ({str(dtype).removeprefix('torch.')})")
+    tally = VerdictTally(
+        f"maps without contraction, without answer, singular ({str(dtype).removeprefix('torch.')})"
+    )
     for _ in range(rounds):
         for size in sizes:
             for what, fn in maps(size, generator).items():
@@ -101,9 +105,11 @@ def hard_maps(sizes: tuple[int, ...], rounds: int, dtype: torch.dtype, generator
     return tally.row()
 
 
-def windows(rounds: int, generator: torch.Generator) -> Row:
+def windows(rounds: int, generator: torch.Generator) -> StressRow:
     """Try windows larger than the space, of one, without ridge; tolerances near rounding."""
-    tally = Tally("ill-conditioned windows: memory above the dimension, no ridge, tolerance at rounding")
+    tally = VerdictTally(
+        "ill-conditioned windows: memory above the dimension, no ridge, tolerance at rounding"
+    )
     solvers: list[Solver[Any]] = [
         Anderson(memory=1),
         Anderson(memory=30, ridge=0.0),

@@ -35,7 +35,7 @@ class Image:
     scale: Tensor
 
 
-class LiteralMap:
+class LiteralCell:
     """z ↦ T(z; x) of a layer for one context."""
 
     def __init__(self, layer: Equilibrium, context: Any) -> None:

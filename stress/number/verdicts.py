@@ -18,8 +18,8 @@ from geq.errors import ConvergenceWarning, GeqError
 from geq.kernels import PatchGaussianKernel, PolynomialKernel, SigmoidKernel
 from geq.layers import DeepOptEq2d, DeepOptEqLinear, GEQ2d, GEQLinear, OptEq2d, OptEqLinear
 from geq.solvers import FISTA, Anderson, Broyden, Picard, ProximalGradient, Solution, Solver
-from stress.number.literal_cells import LiteralMap, norm
-from stress.stress_parts import Row
+from stress.number.literal_cells import LiteralCell, norm
+from stress.stress_parts import StressRow
 
 C, SIDE = 3, 4
 LAYERS: dict[str, Callable[..., Equilibrium]] = {
@@ -92,7 +92,7 @@ class Verdict(enum.Enum):
 
 
 @dataclass
-class Tally:
+class VerdictTally:
     """Verdicts on the cases of one kind."""
 
     what: str
@@ -129,12 +129,12 @@ class Tally:
         except (GeqError, ConvergenceWarning, torch.linalg.LinAlgError) as said:
             self.add(case, Verdict.SAID, type(said).__name__)
 
-    def row(self) -> Row:
+    def row(self) -> StressRow:
         tried = self.verdicts.total()
         right, said, silent = (self.verdicts[verdict] for verdict in Verdict)
         note = f"{right:,} right, {said:,} said otherwise" + (f"; {self.wrong[0]}" if self.wrong else "")
         detail: dict[str, Any] = {"right": right, "said": dict(self.said), "wrong": self.wrong[:20]}
-        return Row(self.what, tried, tried - silent, note, detail)
+        return StressRow(self.what, tried, tried - silent, note, detail)
 
 
 def allowed(tol: float, image: Tensor, scale: Tensor, dtype: torch.dtype, size: int) -> Tensor:
@@ -161,12 +161,14 @@ def contexts_of(layer: Equilibrium) -> Iterator[list[Any]]:
         del layer.cell.inject
 
 
-def judge(tally: Tally, case: str, layer: Equilibrium, context: Any, z: Tensor, solution: Solution) -> None:
+def judge(
+    tally: VerdictTally, case: str, layer: Equilibrium, context: Any, z: Tensor, solution: Solution
+) -> None:
     """Add every sample of a solve: does what was claimed hold?"""
     assert isinstance(z, Tensor)
     size = z[0].numel() if len(z) else 0
     with torch.no_grad():
-        literal = LiteralMap(layer, context)(z.detach())
+        literal = LiteralCell(layer, context)(z.detach())
         off, image = norm(literal.value - z.detach().double()), norm(literal.value)
     # Rounding to half precision afterwards is the caller's choice, and as good as that precision.
     working = torch.promote_types(z.dtype, torch.float32)
@@ -176,7 +178,7 @@ def judge(tally: Tally, case: str, layer: Equilibrium, context: Any, z: Tensor, 
     tally.claims(case, solution, off, allowed(tol, image, literal.scale, working, size) + coarse)
 
 
-def solve(tally: Tally, case: str, layer: Equilibrium, x: Tensor, z0: Tensor | None = None) -> None:
+def solve(tally: VerdictTally, case: str, layer: Equilibrium, x: Tensor, z0: Tensor | None = None) -> None:
     """Solve for x and judge."""
 
     def question() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import geq
-from geq.analysis.result import Result, Table
+from geq.analysis.result import Result, TextTable
 from geq.analysis.settings import PARTS, Settings, chosen
 from geq.cli import main
 from geq.training.run_folder import RunFolder
@@ -127,7 +127,7 @@ def test_parts_by_name_and_by_group() -> None:
 
 
 def test_results_survive_a_file() -> None:
-    result = Result({"a": float("inf"), "b": [1.0]}, (Table("t", ("x",), (("1",),)),), ("note",))
+    result = Result({"a": float("inf"), "b": [1.0]}, (TextTable("t", ("x",), (("1",),)),), ("note",))
     again = Result.from_mapping(json.loads(json.dumps(result.as_mapping(), allow_nan=False)), "here")
     assert again.values == {"a": None, "b": [1.0]}
     assert again.tables == result.tables

@@ -84,7 +84,9 @@ def test_each_extra_says_what_it_is_for() -> None:
 def test_missing_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     real = doctor_checks.installed
     absent = {"ray", "lightning", "numpy"}
-    monkeypatch.setattr(finding, "installed", lambda package: None if package in absent else real(package))
+    monkeypatch.setattr(
+        doctor_checks, "installed", lambda package: None if package in absent else real(package)
+    )
     cluster = found("geq-papers[cluster]", doctor_checks.packages())
     assert (cluster.state, cluster.hint) == ("note", "pip install 'geq-papers[cluster]'")
     assert "missing: ray" in cluster.value
@@ -116,8 +118,8 @@ def test_folders_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_little_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finding, "LITTLE_SPACE", 2**70)
-    monkeypatch.setattr(finding, "LITTLE_SHARED", 2**70)
+    monkeypatch.setattr(doctor_checks, "LITTLE_SPACE", 2**70)
+    monkeypatch.setattr(doctor_checks, "LITTLE_SHARED", 2**70)
     assert doctor_checks.folder_finding("runs", tmp_path, "", "problem").hint.startswith("free some space")
     assert "--shm-size" in next(doctor_checks.shared_memory(tmp_path)).hint
 

@@ -174,7 +174,7 @@ def test_derived_gradients_are_refused() -> None:
 
 def test_a_cell_of_ones_own_is_taken_as_it_is() -> None:
     from geq.equilibrium import Equilibrium
-    from geq.export.portable import PortableEquilibrium, Solve
+    from geq.export.portable import PortableEquilibrium, PortableSolve
 
     class Tanh(Cell):
         def __init__(self) -> None:
@@ -186,7 +186,7 @@ def test_a_cell_of_ones_own_is_taken_as_it_is() -> None:
 
     layer = Equilibrium(Tanh(), tol=1e-6).eval().requires_grad_(False)
     x = torch.randn(3, 4)
-    solve = Solve()
+    solve = PortableSolve()
     solve.begin(torch.tensor(1e-6), torch.tensor(50))
     copied = PortableEquilibrium(layer, False, 1.0, solve, x)
     torch.testing.assert_close(copied(x), layer(x), rtol=1e-5, atol=1e-6)

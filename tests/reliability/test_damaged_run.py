@@ -20,7 +20,7 @@ from geq.data.dataset import Statistics
 from geq.data.loader import BatchLoader, WorkerDeath
 from geq.data.transform.base import Normalize
 from geq.errors import CheckpointError, DataError
-from geq.training.fit import Outcome, resume, train
+from geq.training.fit import TrainingOutcome, resume, train
 from geq.training.loop import Loop
 from geq.training.process_monitor import ProcessLost, ProcessMonitor, explained_deaths
 from geq.training.run_folder import CONFIG, LOG, RunFolder
@@ -42,7 +42,7 @@ def timeless(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{k: v for k, v in record.items() if "seconds" not in k} for record in records]
 
 
-def finished(outcome: Outcome | None) -> Outcome:
+def finished(outcome: TrainingOutcome | None) -> TrainingOutcome:
     assert outcome is not None
     return outcome
 

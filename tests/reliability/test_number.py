@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from stress.number import edited_weights, extreme_inputs, hard_maps, network
-from stress.number.verdicts import LAYERS, Tally, Verdict, build, contexts_of, judge, sample
+from stress.number.verdicts import LAYERS, Verdict, VerdictTally, build, contexts_of, judge, sample
 
 from geq.kernels import compiled_patch
 
@@ -23,7 +23,7 @@ def test_right_answers_are_found_right_and_wrong_ones_wrong(name: str) -> None:
     layer.on_failure = "ignore"
     with contexts_of(layer) as seen:
         solution = layer.solve(x)
-    honest, dishonest = Tally("honest"), Tally("dishonest")
+    honest, dishonest = VerdictTally("honest"), VerdictTally("dishonest")
     assert isinstance(solution.value, torch.Tensor)
     judge(honest, name, layer, seen[0], solution.value, solution)
     assert not honest.wrong
@@ -67,7 +67,7 @@ def test_nothing_wrong_in_silence_either(family: Any) -> None:
 
 
 def test_compiled_kernel_is_compared() -> None:
-    tally = Tally("kernel")
+    tally = VerdictTally("kernel")
     if compiled_patch.load() is None:
         pytest.skip("no C compiler on this machine")
     network.compare(tally, torch.float32, 1.0, 0.5, torch.channels_last, generator())

@@ -17,7 +17,7 @@ from geq.errors import DataError, OptionError
 from geq.model.model_registry import create_model
 from geq.model.network import Network
 from geq.model.segmenter import Segmenter
-from geq.training.fit import Outcome, resume, train
+from geq.training.fit import TrainingOutcome, resume, train
 from geq.training.interrupt import TrainingInterrupted
 from geq.training.run_folder import RunFolder
 from geq.training.segmentation_task import SegmentationTask, evaluate_segmenter, task_class
@@ -61,7 +61,7 @@ def scenes(tmp_path: Path) -> Scenes:
     return lambda **changes: TrainOptions(**{**defaults, **changes})
 
 
-def finished(outcome: Outcome | None) -> Outcome:
+def finished(outcome: TrainingOutcome | None) -> TrainingOutcome:
     assert outcome is not None
     return outcome
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from geq_papers.bench.case import Case, Finding, Setting
+from geq_papers.bench.case import BenchCase, BenchSetting, CaseResult
 from geq_papers.bench.cifar_branches import BRANCHES, Branch
 from geq_papers.bench.gradient_error import gradient_error
 from geq_papers.bench.memory import growth, peak_memory
@@ -19,7 +19,7 @@ from geq_papers.bench.training_step import (
     whole_layer,
 )
 
-OnBranch = Callable[[Branch, Setting], Iterator[Finding]]
+OnBranch = Callable[[Branch, BenchSetting], Iterator[CaseResult]]
 
 PER_BRANCH: tuple[tuple[str, str, OnBranch], ...] = (
     ("step", "training step at equal evaluations, and its convolutions alone", equal_evaluations),
@@ -31,11 +31,11 @@ PER_BRANCH: tuple[tuple[str, str, OnBranch], ...] = (
     ("gradient", "error of the training gradient", gradient_error),
 )
 
-CASES: dict[str, Case] = {
+CASES: dict[str, BenchCase] = {
     case.name: case
     for case in (
         *(
-            Case(
+            BenchCase(
                 f"{name}_{branch.name}",
                 f"{summary}, {branch.side}×{branch.side} branch",
                 partial(run, branch),
@@ -43,11 +43,11 @@ CASES: dict[str, Case] = {
             for name, summary, run in PER_BRANCH
             for branch in BRANCHES
         ),
-        Case("network", "images per second of whole CIFAR networks against ResNet-18", networks),
-        Case("small", "geq_small against resnet_small, per training step", small_network),
-        Case("choice", "savings that were measured and not taken", choices),
-        Case("growth", "time and memory against batch, side, channels and steps", growth),
-        Case("thread", "one thread against two", threads),
-        Case("start", "import and start-up of the command", start_up),
+        BenchCase("network", "images per second of whole CIFAR networks against ResNet-18", networks),
+        BenchCase("small", "geq_small against resnet_small, per training step", small_network),
+        BenchCase("choice", "savings that were measured and not taken", choices),
+        BenchCase("growth", "time and memory against batch, side, channels and steps", growth),
+        BenchCase("thread", "one thread against two", threads),
+        BenchCase("start", "import and start-up of the command", start_up),
     )
 }

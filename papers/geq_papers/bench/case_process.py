@@ -17,10 +17,10 @@ from typing import Any
 import torch
 
 from geq.kernels import compiled_patch
-from geq_papers.bench.case import Case, Setting, Skip
+from geq_papers.bench.case import BenchCase, BenchSetting, Skip
 
 
-def records(case: Case, setting: Setting) -> Iterator[dict[str, Any]]:
+def records(case: BenchCase, setting: BenchSetting) -> Iterator[dict[str, Any]]:
     """The findings of a case; one that cannot run says so, and so does one that breaks."""
     base = {
         "case": case.name,
@@ -50,7 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     torch.set_num_threads(options.threads)
-    for record in records(CASES[options.case], Setting(options.quick, options.threads)):
+    for record in records(CASES[options.case], BenchSetting(options.quick, options.threads)):
         print(json.dumps(record, ensure_ascii=False), file=out, flush=True)
     return 0
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from geq.equilibrium import Equilibrium
 from geq.gradients import Gradient, Implicit, Phantom
 from geq.layers.energy import STRONGEST
-from geq_papers.bench.case import Finding, Setting, Skip
+from geq_papers.bench.case import BenchSetting, CaseResult, Skip
 from geq_papers.bench.cifar_branches import Branch, backward, torchdeq_solve
 from geq_papers.bench.literal_algorithm import LiteralMap
 from geq_papers.bench.timing import constant
@@ -22,7 +22,7 @@ def weight_gradient(layer: Equilibrium) -> Tensor:
     return gradient.double()
 
 
-def gradient_error(branch: Branch, setting: Setting) -> Iterator[Finding]:
+def gradient_error(branch: Branch, setting: BenchSetting) -> Iterator[CaseResult]:
     """‖dL/dW − exact‖/‖exact‖ at the default tolerance; the exact one in double precision, to 1e-12."""
     branch = replace(branch, batch=2)
     x, cotangent = branch.input(), branch.cotangent()
@@ -37,7 +37,7 @@ def gradient_error(branch: Branch, setting: Setting) -> Iterator[Finding]:
         backward(layer, layer(x), cotangent)
         error = relative_error(layer, exact if of is branch else exact_gradient(of))
         target = 0.01 if gradient is None else None
-        yield Finding(f"{branch.name} dL/dW, {name}", constant(error), "relative error", at_most=target)
+        yield CaseResult(f"{branch.name} dL/dW, {name}", constant(error), "relative error", at_most=target)
     try:
         solve = torchdeq_solve(tol=1e-3, max_steps=50, lam=None)
     except Skip:
@@ -45,7 +45,7 @@ def gradient_error(branch: Branch, setting: Setting) -> Iterator[Finding]:
     layer = branch.layer()
     backward(layer, solve(LiteralMap.of(layer, x)), cotangent)
     error = relative_error(layer, exact)
-    yield Finding(f"{branch.name} dL/dW, torchdeq phantom", constant(error), "relative error")
+    yield CaseResult(f"{branch.name} dL/dW, torchdeq phantom", constant(error), "relative error")
 
 
 def exact_gradient(branch: Branch) -> Tensor:

@@ -13,7 +13,7 @@ from geq.data.dataset_registry import load_dataset
 from geq.equilibrium import Equilibrium
 from geq.model.model_registry import create_model
 from geq.model.network import Network
-from geq_papers.bench.case import Finding, Setting
+from geq_papers.bench.case import BenchSetting, CaseResult
 from geq_papers.bench.cifar_branches import BRANCHES, OUT_CHANNELS
 from geq_papers.bench.network import optimiser_step
 from geq_papers.bench.timing import constant, in_turns, ratio
@@ -59,14 +59,14 @@ class Inputs:
         self.found.append((layer, arguments[0]))
 
 
-def choices(setting: Setting) -> Iterator[Finding]:
+def choices(setting: BenchSetting) -> Iterator[CaseResult]:
     """What dropping samples, warm starts, loose tolerances and joint branches would bring."""
     batches = digit_batches(6)
     model = trained_network(batches)
     first, second = Inputs(model, batches[0][0]).found, Inputs(model, batches[1][0]).found
     needed = [layer.solve(x).steps.double() for layer, x in second]
     spared = sum(float(steps.mean()) for steps in needed) / sum(float(steps.max()) for steps in needed)
-    yield Finding("dropping converged samples, evaluations", constant(spared), "× those of all")
+    yield CaseResult("dropping converged samples, evaluations", constant(spared), "× those of all")
 
     cold = warm = 0.0
     for (layer, before), (_, x) in zip(first, second, strict=True):
@@ -75,7 +75,9 @@ def choices(setting: Setting) -> Iterator[Finding]:
         typical = value.mean(0, keepdim=True).expand_as(value).contiguous()
         cold += float(layer.solve(x).steps.double().mean())
         warm += float(layer.solve(x, typical).steps.double().mean())
-    yield Finding("start at the last batch's mean state, evaluations", constant(warm / cold), "× from zero")
+    yield CaseResult(
+        "start at the last batch's mean state, evaluations", constant(warm / cold), "× from zero"
+    )
 
     torch.manual_seed(0)
     images = torch.randn(BATCH, 3, 32, 32)
@@ -86,7 +88,7 @@ def choices(setting: Setting) -> Iterator[Finding]:
                 module.tol = tol
     works = {str(tol): optimiser_step(network, images) for tol, network in networks.items()}
     seconds = in_turns(works, setting.repeats)
-    yield Finding("training step to 1e-2", ratio(seconds["0.01"], seconds["0.001"]), "× the time to 1e-3")
+    yield CaseResult("training step to 1e-2", ratio(seconds["0.01"], seconds["0.001"]), "× the time to 1e-3")
 
     branch = BRANCHES[2]
     maps = torch.randn(branch.batch, OUT_CHANNELS, branch.side, branch.side)
@@ -103,4 +105,4 @@ def choices(setting: Setting) -> Iterator[Finding]:
             2 * setting.repeats,
         )
     joint = ratio(seconds["together"], seconds["apart"])
-    yield Finding("two equal branches as one grouped convolution", joint, "× the time apart")
+    yield CaseResult("two equal branches as one grouped convolution", joint, "× the time apart")

@@ -13,7 +13,7 @@ from torch import Tensor
 from geq.equilibrium import Equilibrium
 from geq.gradients import Phantom
 from geq.solvers import Anderson, Picard, fixed_point
-from geq_papers.bench.case import Finding, Setting
+from geq_papers.bench.case import BenchSetting, CaseResult
 from geq_papers.bench.cifar_branches import BEST_RIDGE, Branch, backward, torchdeq_solve
 from geq_papers.bench.literal_algorithm import LiteralMap
 from geq_papers.bench.timing import Convolutions, Ratio, Work, in_turns, ratio
@@ -45,7 +45,7 @@ def evaluations(branch: Branch, tol: float) -> int:
         return int(layer.solve(branch.input()).steps.max())
 
 
-def equal_evaluations(branch: Branch, setting: Setting) -> Iterator[Finding]:
+def equal_evaluations(branch: Branch, setting: BenchSetting) -> Iterator[CaseResult]:
     """Training steps that evaluate the map equally often, and the convolutions alone."""
     steps = evaluations(branch, 1e-3)
     literal = branch.layer()
@@ -66,13 +66,13 @@ def equal_evaluations(branch: Branch, setting: Setting) -> Iterator[Finding]:
     )
     label = f"{branch.name} step, {steps} evaluations"
     peer, limit = seconds["literal"], seconds["convolutions"]
-    yield Finding(f"{label}, phantom", ratio(peer, seconds["phantom"]), "× torchdeq's speed")
-    yield Finding(f"{label}, exact", ratio(peer, seconds["exact"]), "× torchdeq's speed", at_least=2.5)
-    yield Finding(f"{label}, limit", ratio(peer, limit), "× torchdeq's speed")
-    yield Finding(f"{label}, exact", ratio(seconds["exact"], limit), "× its convolutions", at_most=1.25)
+    yield CaseResult(f"{label}, phantom", ratio(peer, seconds["phantom"]), "× torchdeq's speed")
+    yield CaseResult(f"{label}, exact", ratio(peer, seconds["exact"]), "× torchdeq's speed", at_least=2.5)
+    yield CaseResult(f"{label}, limit", ratio(peer, limit), "× torchdeq's speed")
+    yield CaseResult(f"{label}, exact", ratio(seconds["exact"], limit), "× its convolutions", at_most=1.25)
 
 
-def whole_layer(branch: Branch, setting: Setting) -> Iterator[Finding]:
+def whole_layer(branch: Branch, setting: BenchSetting) -> Iterator[CaseResult]:
     """The same with the convolution U, which no method can save, and at a second number of evaluations."""
     branch = replace(branch, whole=True)
     for steps in (evaluations(branch, 1e-3), 10):
@@ -83,10 +83,10 @@ def whole_layer(branch: Branch, setting: Setting) -> Iterator[Finding]:
         }
         seconds = in_turns(works, setting.repeats)
         what = f"{branch.name} step with U, {steps} evaluations, exact"
-        yield Finding(what, ratio(seconds["literal"], seconds["exact"]), "× torchdeq's speed")
+        yield CaseResult(what, ratio(seconds["literal"], seconds["exact"]), "× torchdeq's speed")
 
 
-def to_tolerance(branch: Branch, setting: Setting) -> Iterator[Finding]:
+def to_tolerance(branch: Branch, setting: BenchSetting) -> Iterator[CaseResult]:
     """Training steps with the default gradient against torchdeq's phantom gradient, to a tolerance."""
     for tol in (1e-3, 1e-4, 1e-5):
         works = {"ours": training_step(branch.layer(tol=tol), branch)}
@@ -97,10 +97,12 @@ def to_tolerance(branch: Branch, setting: Setting) -> Iterator[Finding]:
         for name in ("default", "best"):
             target = 2.5 if tol == 1e-4 and name == "best" else None
             what = f"{branch.name} step to {tol:g}, torchdeq {name}"
-            yield Finding(what, ratio(seconds[name], seconds["ours"]), "× torchdeq's speed", at_least=target)
+            yield CaseResult(
+                what, ratio(seconds[name], seconds["ours"]), "× torchdeq's speed", at_least=target
+            )
 
 
-def inference(branch: Branch, setting: Setting) -> Iterator[Finding]:
+def inference(branch: Branch, setting: BenchSetting) -> Iterator[CaseResult]:
     """Solves without gradient, at equal evaluations and to tolerances."""
     steps = evaluations(branch, 1e-3)
     compared: list[tuple[str, float, int, str, float | None]]
@@ -130,14 +132,14 @@ def inference(branch: Branch, setting: Setting) -> Iterator[Finding]:
         what = f"{branch.name} inference {label}, torchdeq {name}"
         target = 1.8 if tol == 1e-3 else None
         speed = ratio(seconds["peer"], seconds["ours"])
-        yield Finding(what, speed, "× torchdeq's speed", at_least=target)
+        yield CaseResult(what, speed, "× torchdeq's speed", at_least=target)
         if tol == 1e-3:
             limit = ratio(seconds["peer"], seconds["limit"])
-            yield Finding(f"{what}, limit", limit, "× torchdeq's speed")
+            yield CaseResult(f"{what}, limit", limit, "× torchdeq's speed")
 
 
 @torch.no_grad()
-def solver_overhead(branch: Branch, setting: Setting) -> Iterator[Finding]:
+def solver_overhead(branch: Branch, setting: BenchSetting) -> Iterator[CaseResult]:
     """Anderson against evaluating the bare map as often."""
     layer, steps = branch.layer(), 10
     cell = layer.cell
@@ -159,4 +161,4 @@ def solver_overhead(branch: Branch, setting: Setting) -> Iterator[Finding]:
     for name, limit in (("anderson", target), ("picard", None)):
         over = ratio(seconds[name], seconds["bare"])
         extra = Ratio(over.median - 1, over.low - 1, over.high - 1, over.repeats)
-        yield Finding(f"{branch.name} {name}, overhead", extra, "× the bare map", at_most=limit)
+        yield CaseResult(f"{branch.name} {name}, overhead", extra, "× the bare map", at_most=limit)

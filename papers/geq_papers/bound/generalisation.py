@@ -12,7 +12,7 @@ from torch import Tensor
 
 from geq.analysis.analysed_network import Subject
 from geq.analysis.bound_constants import measure, unsuited
-from geq.analysis.result import Bound, Result, Table
+from geq.analysis.result import Bound, Result, TextTable
 from geq.analysis.settings import Settings
 from geq.analysis.weight_norms import AffineMap, LayerNorms, input_map
 from geq.cells import EnergyProblem
@@ -172,7 +172,7 @@ def margin_losses(subject: Subject) -> dict[str, Any]:
     return found
 
 
-def table(layers: dict[str, Any]) -> Table:
+def table(layers: dict[str, Any]) -> TextTable:
     rows = []
     for name, found in layers.items():
         c = found["constants"]
@@ -198,7 +198,7 @@ def table(layers: dict[str, Any]) -> Table:
                 )
             )
     columns = ("equilibrium", "μ", "m", "β_max", "h", "B_W", "form", "test error ≤", "verdict")
-    return Table("Proposition 2: generalisation", columns, tuple(rows))
+    return TextTable("Proposition 2: generalisation", columns, tuple(rows))
 
 
 def comments(layers: dict[str, Any]) -> list[str]:

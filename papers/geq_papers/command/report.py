@@ -11,7 +11,7 @@ from geq.command.terminal import WARNING, console_for, print_json
 from geq.errors import DataError
 
 if TYPE_CHECKING:
-    from geq_papers.report.table import Table
+    from geq_papers.report.table import ReportTable
 
 SUMMARY = """Show the records of finished runs: which claims hold, tables with published and obtained figures,
 curves, costs. The page needs no other file and no network."""
@@ -74,7 +74,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def write_tables(folder: Path, tables: list[Table], ending: str) -> None:
+def write_tables(folder: Path, tables: list[ReportTable], ending: str) -> None:
     for table in tables:
         # The name comes from a record, which may come from anywhere: no separator of folders is left of it.
         name = re.sub(r"[^\w.-]", "_", table.anchor)

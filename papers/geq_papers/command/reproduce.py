@@ -84,7 +84,7 @@ def main(arguments: list[str]) -> int:
         raise OptionError(f"seeds must be at least 1: got {asked.seeds}")
     experiments = chosen_experiments(asked.name, asked.scale)
     from geq_papers.experiment.plan import plan
-    from geq_papers.experiment.progress import Bars
+    from geq_papers.experiment.progress import RunBars
     from geq_papers.experiment.runner import Interrupted, Runner
 
     arms = chosen_arms(asked.only, experiments, asked.scale)
@@ -107,7 +107,7 @@ def main(arguments: list[str]) -> int:
         else:
             jobs += planned
     launcher = chosen_launcher(asked.launcher, asked.workers, asked.scale, asked.address)
-    bars = Bars(asked.quiet)
+    bars = RunBars(asked.quiet)
     runner = Runner(launcher, Path(asked.results), Path(asked.runs) / "log", bars)
     try:
         missing = runner.missing(jobs)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from geq.command.argument_parser import add_json, add_quiet
 from geq.command.terminal import console_for, new_table, print_json
 from geq.command.training_arguments import as_yaml, declare_training, parse_training
-from geq_papers.tradeoff_setting import Setting, TradeoffOptions
+from geq_papers.tradeoff_setting import TradeoffOptions, TradeoffSetting
 
 if TYPE_CHECKING:
-    from geq_papers.tradeoff import Row
+    from geq_papers.tradeoff import TradeoffRow
 
 SUMMARY = """Train one network through unrolled iterations and by the implicit function theorem, and compare.
 
@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> int:
     chosen = TradeoffOptions(**{item.name: parsed[item.name] for item in fields(TradeoffOptions)})
     study = Tradeoff(chosen, options)
 
-    def report(setting: Setting) -> None:
+    def report(setting: TradeoffSetting) -> None:
         console.print(setting.label, style="bold", highlight=False)
 
     try:
@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def show(rows: list[Row], title: str, console: Any) -> None:
+def show(rows: list[TradeoffRow], title: str, console: Any) -> None:
     caption = "times are for one image, in batches as in training"
     figures = ("accuracy\n%", "inference\nms", "backward\nms", "residual\n", "steps\n", "time\ns")
     table = new_table(

@@ -12,7 +12,7 @@ from geq_papers.experiment.record import Record
 
 
 @dataclass(frozen=True)
-class Cell:
+class ComparedMetric:
     """One metric of one arm.
 
     Args:
@@ -31,12 +31,12 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ExperimentOutcome:
     """The table (arm -> metric -> cell), its claims, and the CPU-seconds of the trainings."""
 
     experiment: Experiment
     scale: ScaleName
-    cells: dict[str, dict[str, Cell]]
+    cells: dict[str, dict[str, ComparedMetric]]
     judgements: list[Judgement]
     cpu_seconds: float
 
@@ -70,7 +70,7 @@ class Outcome:
         }
 
 
-def outcome(experiment: Experiment, scale: ScaleName, records: Iterable[Record]) -> Outcome:
+def outcome(experiment: Experiment, scale: ScaleName, records: Iterable[Record]) -> ExperimentOutcome:
     """From records that are usable (see :func:`geq_papers.experiment.plan.usable`)."""
     found = list(records)
     here = set(experiment.arms_at(scale))
@@ -83,15 +83,15 @@ def outcome(experiment: Experiment, scale: ScaleName, records: Iterable[Record])
         if arm in here or arm in experiment.published
     }
     judgements = [judge(claim, found) for claim in experiment.claims]
-    return Outcome(experiment, scale, cells, judgements, sum(r.cpu_seconds for r in found))
+    return ExperimentOutcome(experiment, scale, cells, judgements, sum(r.cpu_seconds for r in found))
 
 
-def cell(experiment: Experiment, arm: str, key: str, records: list[Record]) -> Cell:
+def cell(experiment: Experiment, arm: str, key: str, records: list[Record]) -> ComparedMetric:
     value, spread = experiment.published.get(arm, {}).get(key, (None, None))
     measured = {record.seed: record.figures[key] for record in records if key in record.figures}
     known = {seed: float(number) for seed, number in measured.items() if is_number(number)}
     numbers = list(known.values())
-    return Cell(
+    return ComparedMetric(
         value,
         spread,
         sum(numbers) / len(numbers) if numbers else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from geq_papers.experiment.claim import Claim
-from geq_papers.experiment.experiment import Arm, Experiment, Metric, Scale, ScaleName
+from geq_papers.experiment.experiment import Arm, Experiment, ExperimentScale, Metric, ScaleName
 from geq_papers.experiment.training_recipe import sizes, smoke
 
 ACCURACY = Metric("test_accuracy", "accuracy")
@@ -80,7 +80,7 @@ def accuracy_table(
     opening: str | None,
     arms: dict[str, Arm],
     published: dict[str, tuple[float, float]],
-    scales: dict[ScaleName, Scale],
+    scales: dict[ScaleName, ExperimentScale],
 ) -> Experiment:
     """Return one of GEQ's tables of accuracies.
 

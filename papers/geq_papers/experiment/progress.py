@@ -10,7 +10,7 @@ from geq_papers.experiment.plan import Job, Work, grouped
 from geq_papers.experiment.run_time import expected_work
 
 
-class Bars:
+class RunBars:
     """Progress on the error stream: a bar for all, and a line for each run that is under way."""
 
     def __init__(self, quiet: bool = False) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from geq_papers.experiment.claim import Claim
 from geq_papers.experiment.equilibrium_measurement import Validated
-from geq_papers.experiment.experiment import Arm, Measurement, Metric, Scale
+from geq_papers.experiment.experiment import Arm, ExperimentScale, Measurement, Metric
 from geq_papers.experiment.training_recipe import SMALL, sizes, small, smoke
 
 VALIDATION = Metric("validation_accuracy", "validation")
@@ -79,7 +79,7 @@ def under_each(metrics: Iterable[Metric]) -> tuple[Claim, ...]:
 
 def studied(
     data: str, train_size: int, epochs: int, *measurements: Measurement, note: str = "", **changes: Any
-) -> dict[Any, Scale]:
+) -> dict[Any, ExperimentScale]:
     """Both scales of a study: 5,000 of the training images judge, and the end of the training is measured."""
     recipe = {
         **SMALL,
@@ -94,11 +94,11 @@ def studied(
     found = (Validated(), *measurements)
     return {
         "smoke": smoke(*found),
-        "small": Scale(recipe, f"{said}; {note}" if note else said, found, seeds=3),
+        "small": ExperimentScale(recipe, f"{said}; {note}" if note else said, found, seeds=3),
     }
 
 
-def finalists(data: str, *measurements: Measurement, note: str) -> Scale:
+def finalists(data: str, *measurements: Measurement, note: str) -> ExperimentScale:
     """What test images judge, once and at the end: longer trainings, on more images than the others."""
     return small(data, 12_000, 8, *measurements, note=note, evaluate_every=8)
 

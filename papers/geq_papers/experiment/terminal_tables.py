@@ -7,14 +7,14 @@ from typing import Any
 from geq.command.terminal import new_table
 from geq.number_format import around, rough_duration, signed
 from geq_papers.experiment.claim import counted
-from geq_papers.experiment.comparison import Outcome
+from geq_papers.experiment.comparison import ExperimentOutcome
 from geq_papers.experiment.experiment import Experiment
 from geq_papers.experiment.experiment_registry import EXPERIMENTS
 from geq_papers.experiment.plan import distinct_trainings
 from geq_papers.experiment.run_time import expected_seconds
 
 
-def table_of(found: Outcome) -> Any:
+def table_of(found: ExperimentOutcome) -> Any:
     experiment = found.experiment
     title = f"{experiment.source}: {experiment.title} (scale {found.scale})"
     table = new_table("arm", unbroken=("arm",), title=title, title_justify="left")
@@ -41,7 +41,7 @@ def has_published(experiment: Experiment, key: str) -> bool:
     return any(key in figures for figures in experiment.published.values())
 
 
-def claims_of(found: Outcome) -> Any:
+def claims_of(found: ExperimentOutcome) -> Any:
     """Two lines for each claim."""
     from rich.text import Text
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from geq_papers.experiment.experiment import Measurement, Scale
+from geq_papers.experiment.experiment import ExperimentScale, Measurement
 
 ONE_CORE = {"threads": 1, "accelerator": "cpu", "picture": False}
 
@@ -41,13 +41,15 @@ SMALL: dict[str, Any] = {
 }
 
 
-def smoke(*measurements: Measurement) -> Scale:
-    return Scale(SMOKE, "digits, two epochs: shows that it runs, nothing else", measurements, seeds=1)
+def smoke(*measurements: Measurement) -> ExperimentScale:
+    return ExperimentScale(
+        SMOKE, "digits, two epochs: shows that it runs, nothing else", measurements, seeds=1
+    )
 
 
 def small(
     data: str, train_size: int, epochs: int, *measurements: Measurement, note: str = "", **changes: Any
-) -> Scale:
+) -> ExperimentScale:
     """``train_size`` images, ``epochs`` epochs; measured on all test images every fourth epoch."""
     recipe = {
         **SMALL,
@@ -58,12 +60,12 @@ def small(
         **changes,
     }
     said = f"{train_size:,} training images of {data}, {epochs} epochs, about 50 thousand parameters"
-    return Scale(recipe, f"{said}; {note}" if note else said, measurements)
+    return ExperimentScale(recipe, f"{said}; {note}" if note else said, measurements)
 
 
-def paper(note: str, *measurements: Measurement, **changes: Any) -> Scale:
+def paper(note: str, *measurements: Measurement, **changes: Any) -> ExperimentScale:
     """Each arm starts from its own preset; ``changes`` hold for all."""
-    return Scale(changes, note, measurements, gpu=True)
+    return ExperimentScale(changes, note, measurements, gpu=True)
 
 
 def sizes(smoke: str | None, small: str | None, paper: str | None, **changes: Any) -> dict[Any, Any]:

@@ -14,7 +14,7 @@ Verdict = Literal["holds", "violated", "says nothing"]
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """A table of text, as it is shown."""
 
     title: str
@@ -32,7 +32,7 @@ class Result:
     """
 
     values: Mapping[str, Any]
-    tables: Sequence[Table] = ()
+    tables: Sequence[TextTable] = ()
     notes: Sequence[str] = ()
 
     def as_mapping(self) -> dict[str, Any]:

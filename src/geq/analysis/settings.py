@@ -87,7 +87,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Part:
+class AnalysisPart:
     """One part.
 
     Args:
@@ -116,31 +116,33 @@ class Part:
         return self.summary or str(import_module(self.module).SUMMARY)
 
 
-BOUNDS: dict[str, Part] = {
-    name: Part(module, on_request=True) for name, module in entry_points("geq.bounds").items()
+BOUNDS: dict[str, AnalysisPart] = {
+    name: AnalysisPart(module, on_request=True) for name, module in entry_points("geq.bounds").items()
 }
 """Bounds of other packages: entry points of the group ``geq.bounds``, name -> module with ``SUMMARY`` and
 ``analyse``."""
 
-PARTS: dict[str, Part] = {
-    "certificate": Part("geq.analysis.certificate", "norms, well-posedness, distance to the equilibrium"),
-    "lipschitz": Part(
+PARTS: dict[str, AnalysisPart] = {
+    "certificate": AnalysisPart(
+        "geq.analysis.certificate", "norms, well-posedness, distance to the equilibrium"
+    ),
+    "lipschitz": AnalysisPart(
         "geq.analysis.lipschitz", "proposition 3: how much outputs move with inputs", on_request=True
     ),
     **BOUNDS,
-    "calibration": Part(
+    "calibration": AnalysisPart(
         "geq.analysis.calibration",
         "what its probabilities are worth, and whether strange images are noticed",
         uses=("limit", "bins", "ood", "ood_resize", "train_images", "draws", "seed"),
     ),
-    "corruption": Part(
+    "corruption": AnalysisPart(
         "geq.analysis.corruption",
         "accuracy under 19 corruptions at 5 severities",
         uses=("limit", "reference", "beside", "corruptions", "corrupted", "seed"),
         on_request=True,
         piecemeal=True,
     ),
-    "attack": Part(
+    "attack": AnalysisPart(
         "geq.analysis.attack",
         "accuracy under FGSM and PGD",
         uses=("limit", "epsilons", "attack_images", "attack_steps", "attack_restarts", "seed"),

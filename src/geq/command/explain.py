@@ -75,7 +75,7 @@ class Item:
 
 
 @dataclass
-class Outcome:
+class ExplainedImage:
     """What came of an image: explanations and files, or an error."""
 
     item: Item
@@ -110,7 +110,7 @@ def main(arguments: list[str]) -> int:
     output = make_folder(folders[0].explanation if asked.output is None else Path(asked.output))
     outcomes = []
     for item in items:
-        outcome = Outcome(item, [], [])
+        outcome = ExplainedImage(item, [], [])
         outcomes.append(outcome)
         try:
             explain_item(outcome, explainers, output, asked)
@@ -176,7 +176,7 @@ def make_folder(path: Path) -> Path:
     return path
 
 
-def explain_item(outcome: Outcome, explainers: list[Explainer], output: Path, asked: Any) -> None:
+def explain_item(outcome: ExplainedImage, explainers: list[Explainer], output: Path, asked: Any) -> None:
     """Explanations and pictures of one image."""
     from geq.analysis.equilibrium_picture import draw_equilibrium
     from geq.analysis.saliency_picture import draw_saliency
@@ -220,7 +220,7 @@ def keep(path: Path, content: bytes) -> Path:
     return path
 
 
-def as_mapping(outcome: Outcome) -> dict[str, Any]:
+def as_mapping(outcome: ExplainedImage) -> dict[str, Any]:
     return {
         "image": outcome.item.name,
         "error": outcome.error,
@@ -254,7 +254,7 @@ def as_mapping(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def show(outcomes: list[Outcome], quiet: bool) -> None:
+def show(outcomes: list[ExplainedImage], quiet: bool) -> None:
     console = console_for(width=120, quiet=quiet)
     table = new_table(
         *("image", "run", "class", ">confidence", "saliency for", ">evaluations", ">residual"),

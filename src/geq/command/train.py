@@ -21,7 +21,7 @@ from geq.errors import OptionError
 from geq.number_format import percent
 
 if TYPE_CHECKING:
-    from geq.training.fit import Outcome
+    from geq.training.fit import TrainingOutcome
 
 SUMMARY = """Train a network. Without options: a small GEQ on scikit-learn's digits, about a minute.
 
@@ -79,7 +79,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def show_outcome(outcome: Outcome, console: Any) -> None:
+def show_outcome(outcome: TrainingOutcome, console: Any) -> None:
     """The table at the end, and what to do next."""
     final, options = outcome.final, outcome.folder.options()
     title = f"{options.model} on {options.data}"

@@ -172,7 +172,7 @@ def steps_of(solver: Solver[Any]) -> Steps:
 
 
 @dataclass(frozen=True)
-class Measured:
+class SolvedState:
     """Where a solve ended: the best state of every sample, its residual, and the evaluations."""
 
     value: Float[Tensor, "batch size"]
@@ -195,7 +195,7 @@ def find_fixed_point(
     solver: Steps,
     tolerance: Float[Tensor, ""],
     max_steps: Int[Tensor, ""],
-) -> Measured:
+) -> SolvedState:
     """Solve z = fn(z, *inputs); ``inputs`` are all tensors that fn uses."""
     memory = solver.init(start)
 
@@ -240,4 +240,4 @@ def find_fixed_point(
     )
     # The operator itself: its usual front end would compile the body, which needs no compiler to be traced.
     end = torch.ops.higher_order.while_loop(unfinished, advance, carried, (tolerance, max_steps, *inputs))
-    return Measured(end[2], end[3], end[5])
+    return SolvedState(end[2], end[3], end[5])

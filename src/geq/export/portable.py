@@ -22,7 +22,7 @@ from geq.data.dataset import Statistics
 from geq.equilibrium import Equilibrium, ignore_failures
 from geq.errors import OptionError
 from geq.export.cell_maps import PlainMap, fold_norms, plain_map
-from geq.export.iteration import BATCH, Measured, TracedMap, find_fixed_point, residual_norms, steps_of
+from geq.export.iteration import BATCH, SolvedState, TracedMap, find_fixed_point, residual_norms, steps_of
 from geq.gradients import SequentialAveraging, Unrolled
 from geq.model.network import Network
 from geq.solvers import rules
@@ -30,7 +30,7 @@ from geq.solvers.fixed_point import Packing
 
 
 @dataclass
-class Solve:
+class PortableSolve:
     """What the layers of one forward pass share: how far to solve, and how far they came."""
 
     tolerance: Tensor | None = None
@@ -59,7 +59,7 @@ class PortableEquilibrium(nn.Module):
     """
 
     def __init__(
-        self, layer: Equilibrium, in_features: bool, strictness: float, solve: Solve, example: Tensor
+        self, layer: Equilibrium, in_features: bool, strictness: float, solve: PortableSolve, example: Tensor
     ) -> None:
         super().__init__()
         self.map: PlainMap = plain_map(layer, in_features)
@@ -93,7 +93,7 @@ class PortableEquilibrium(nn.Module):
         context: tuple[Tensor, ...],
         tolerance: Tensor,
         max_steps: Tensor,
-    ) -> Measured:
+    ) -> SolvedState:
         """The loop. All tensors of the body are handed in: a traced loop cannot reach outside."""
         weights = self.traced.weights()
 
@@ -106,7 +106,7 @@ class PortableEquilibrium(nn.Module):
 
     def unroll(
         self, packing: Packing, start: State, context: tuple[Tensor, ...], tolerance: Tensor
-    ) -> Measured:
+    ) -> SolvedState:
         """A layer that is its iterations: as many of them as it has, and the residual of their end."""
         assert self.unrolled is not None
         z = start
@@ -117,7 +117,7 @@ class PortableEquilibrium(nn.Module):
         residual = rules.relative_residual(absolute, size, rules.residual_floor(absolute, tolerance))
         residual = torch.where(residual.isnan(), torch.inf, residual)
         steps = torch.full_like(residual, self.unrolled.steps, dtype=torch.int64)
-        return Measured(rows, residual, steps)
+        return SolvedState(rows, residual, steps)
 
 
 class PortableNetwork(nn.Module):
@@ -148,7 +148,7 @@ class PortableNetwork(nn.Module):
         channels = network.input_shape[0]
         layers = copied.equilibria()
         self.equilibria = tuple(layers)
-        self.solve = Solve()
+        self.solve = PortableSolve()
         self.register_buffer("mean", torch.tensor(statistics.mean, dtype=dtype).view(-1, 1, 1))
         self.register_buffer("std", torch.tensor(statistics.std, dtype=dtype).view(-1, 1, 1))
         tolerance = max((layer.tol for layer in layers.values()), default=1.0)

@@ -32,7 +32,7 @@ log = logging.getLogger("geq.training")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrainingOutcome:
     """A finished run: its folder, the lines of its log, and the last of them."""
 
     folder: RunFolder
@@ -40,7 +40,7 @@ class Outcome:
     final: dict[str, Any]
 
 
-def train(options: TrainOptions, console: Console | None = None) -> Outcome | None:
+def train(options: TrainOptions, console: Console | None = None) -> TrainingOutcome | None:
     """Start a new run; None in processes other than the first, which write nothing.
 
     Seeds the global generators of torch, numpy and Python.
@@ -66,14 +66,14 @@ def train(options: TrainOptions, console: Console | None = None) -> Outcome | No
         return _complete(fabric, folder, options, model, data, None, console)
 
 
-def resume(folder: RunFolder, console: Console | None = None) -> Outcome | None:
+def resume(folder: RunFolder, console: Console | None = None) -> TrainingOutcome | None:
     """Go on where a run was interrupted; on the same machine the result has the same bits."""
     options = folder.options()
     final = _result(folder)
     if final is not None:
         if options.picture and not folder.picture.exists() and is_first():
             _draw_again(folder, options)
-        return Outcome(folder, folder.epochs(), final)
+        return TrainingOutcome(folder, folder.epochs(), final)
     fabric = build_fabric(options)
     # Killed before the first checkpoint, a run begins again.
     checkpoint = Checkpoint.load(folder.checkpoint) if folder.checkpoint.exists() else None
@@ -148,7 +148,7 @@ def _complete(
     data: Datasets,
     checkpoint: Checkpoint | None,
     console: Console | None,
-) -> Outcome:
+) -> TrainingOutcome:
     safe = _safe(folder)
     with folder.locked(), explained_write_errors(folder.path, safe), explained_deaths(safe):
         folder.clean()
@@ -174,7 +174,7 @@ def _complete(
         folder.write_log([*history, final])
         if options.picture:
             task.draw(folder, data.test)
-    return Outcome(folder, history, final)
+    return TrainingOutcome(folder, history, final)
 
 
 def _safe(folder: RunFolder | None) -> str:

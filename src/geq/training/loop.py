@@ -23,7 +23,7 @@ from geq.training.metrics import SolverMeasures
 from geq.training.optimizer import build_optimizer, learning_rate_factor
 from geq.training.process_monitor import ProcessMonitor
 from geq.training.run_folder import RunFolder
-from geq.training.run_log import Bar, Journal
+from geq.training.run_log import EpochBar, Journal
 from geq.training.setup import Datasets, evaluation_batch, evaluation_loader, training_loader
 from geq.training.task import Task
 from geq.training.training_monitors import AttentionStatistics, EarlyStop, GradientNorm, SolverStatistics
@@ -83,9 +83,9 @@ class Loop:
             decays = options.decay_all and options.weight_decay > 0
             self.attention = AttentionStatistics(next(iter(probed))[0], decays)
         self.best = None if options.early_stop is None else EarlyStop(options.early_stop)
-        self.bar: Bar | None = None
+        self.bar: EpochBar | None = None
         if console is not None and self.first:
-            self.bar = Bar(console, data.monitored_name, options.epochs * len(self.batches))
+            self.bar = EpochBar(console, data.monitored_name, options.epochs * len(self.batches))
         self.interrupt = Interrupt()
         self.checkpoint = None if checkpoint is None else checkpoint.of_process(rank)
         if self.checkpoint is not None:

@@ -63,7 +63,7 @@ def line(record: dict[str, Any], monitored: str) -> str:
     return "  ".join(parts)
 
 
-class Bar:
+class EpochBar:
     """
     Args:
         console: where to print.

@@ -40,7 +40,7 @@ class Test:
 
 
 @dataclass(frozen=True)
-class Calibration:
+class CalibrationScores:
     """On all test images: ``confidence`` is the mean probability of the predicted class; ECE and the worst
     bin (MCE) have ``bins`` of equal width; NLL in nats; Brier score from 0 to 2.
     """
@@ -55,7 +55,7 @@ class Calibration:
 
 
 @dataclass(frozen=True)
-class Corruption:
+class CorruptionScores:
     """Accuracy under the 19 corruptions at severities 1 to 5, on ``images`` test images with the class
     shares of all: the mean, that of each group, and each corruption's five. ``clean`` is on the same images
     as they are.
@@ -113,8 +113,8 @@ class Card:
     weights_bytes: int
     weights_sha256: str
     test: Test
-    calibration: Calibration
-    corruption: Corruption
+    calibration: CalibrationScores
+    corruption: CorruptionScores
     certificate: dict[str, Certificate]
     training: Training
 

@@ -14,7 +14,7 @@ from geq.training.device import limited_threads
 from geq.training.evaluation import evaluate
 from geq.training.run_folder import RunFolder
 from geq.training.setup import evaluation_loader, open_split
-from geq.weights.card import Calibration, Card, Certificate, Corruption, Test, Training
+from geq.weights.card import CalibrationScores, Card, Certificate, CorruptionScores, Test, Training
 from geq.weights.training_command import settings, training_command
 
 IMAGES = 1000
@@ -59,7 +59,7 @@ def measure(
         weights_bytes=(folder.model / WEIGHTS).stat().st_size,
         weights_sha256=weights_key(folder),
         test=Test(found.images, found.accuracy, found.loss, found.top5, found.steps, found.unconverged),
-        calibration=Calibration(
+        calibration=CalibrationScores(
             images=calibration["images"],
             bins=whole.bins,
             confidence=calibration["confidence"],
@@ -68,7 +68,7 @@ def measure(
             nll=calibration["nll"],
             brier=calibration["brier"],
         ),
-        corruption=Corruption(
+        corruption=CorruptionScores(
             images=min(images, len(test_set)),
             seed=some.seed,
             clean=100 - corrupted["clean_error"],

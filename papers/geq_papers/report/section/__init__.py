@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from geq_papers.report.table import Table
+from geq_papers.report.table import ReportTable
 
 
 @dataclass(frozen=True)
@@ -25,5 +25,5 @@ class Section:
     title: str
     block: str
     content: Mapping[str, Any]
-    tables: tuple[Table, ...] = ()
+    tables: tuple[ReportTable, ...] = ()
     entries: tuple[tuple[str, str], ...] = field(default=())

@@ -20,7 +20,7 @@ Picture = Float[np.ndarray, "height width 3"]
 
 
 @dataclass(frozen=True)
-class Corruption:
+class ImageCorruption:
     """``apply(image, strengths[severity - 1], random)`` may leave 0..1; the caller clips."""
 
     name: str
@@ -87,14 +87,14 @@ def corrupt_by(
     return _apply(_corruption(name), images, strength, seed, 0, 0)
 
 
-def _corruption(name: str) -> Corruption:
+def _corruption(name: str) -> ImageCorruption:
     if name not in known_names():
         raise unknown_name("corruption", name, known_names())
     return _corruptions()[name]
 
 
 def _apply(
-    corruption: Corruption,
+    corruption: ImageCorruption,
     images: UInt8[np.ndarray, "n height width colour"],
     strength: Any,
     seed: int,
@@ -117,8 +117,8 @@ def _apply(
 
 
 @lru_cache(maxsize=1)
-def _corruptions() -> dict[str, Corruption]:
-    found: dict[str, Corruption] = {}
+def _corruptions() -> dict[str, ImageCorruption]:
+    found: dict[str, ImageCorruption] = {}
     for group in GROUPS:
         try:
             module = import_module(f"geq.data.corruption.{group}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from skimage.util import random_noise
 
-from geq.data.corruption.corruption_registry import Corruption, Picture
+from geq.data.corruption.corruption_registry import ImageCorruption, Picture
 
 
 def gaussian_noise(image: Picture, deviation: float, random: np.random.Generator) -> Picture:
@@ -66,12 +66,12 @@ def hot_pixels(image: Picture, share: float, random: np.random.Generator) -> Pic
 
 
 CORRUPTIONS = (
-    Corruption("gaussian_noise", gaussian_noise, (0.04, 0.06, 0.08, 0.09, 0.10)),
-    Corruption("shot_noise", shot_noise, (500.0, 250.0, 100.0, 75.0, 50.0)),
-    Corruption("impulse_noise", impulse_noise, (0.01, 0.02, 0.03, 0.05, 0.07)),
-    Corruption("speckle_noise", speckle_noise, (0.06, 0.1, 0.12, 0.16, 0.2)),
-    Corruption("occlusion", occlusion, (0.05, 0.1, 0.15, 0.2, 0.3)),
-    Corruption("noise_patches", noise_patches, (0.05, 0.1, 0.15, 0.2, 0.3)),
-    Corruption("dead_lines", dead_lines, (0.03, 0.06, 0.1, 0.15, 0.2)),
-    Corruption("hot_pixels", hot_pixels, (0.01, 0.02, 0.04, 0.07, 0.1)),
+    ImageCorruption("gaussian_noise", gaussian_noise, (0.04, 0.06, 0.08, 0.09, 0.10)),
+    ImageCorruption("shot_noise", shot_noise, (500.0, 250.0, 100.0, 75.0, 50.0)),
+    ImageCorruption("impulse_noise", impulse_noise, (0.01, 0.02, 0.03, 0.05, 0.07)),
+    ImageCorruption("speckle_noise", speckle_noise, (0.06, 0.1, 0.12, 0.16, 0.2)),
+    ImageCorruption("occlusion", occlusion, (0.05, 0.1, 0.15, 0.2, 0.3)),
+    ImageCorruption("noise_patches", noise_patches, (0.05, 0.1, 0.15, 0.2, 0.3)),
+    ImageCorruption("dead_lines", dead_lines, (0.03, 0.06, 0.1, 0.15, 0.2)),
+    ImageCorruption("hot_pixels", hot_pixels, (0.01, 0.02, 0.04, 0.07, 0.1)),
 )

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from scipy.ndimage import gaussian_filter
 
 from geq.data.corruption.blur import enlarge, streak
-from geq.data.corruption.corruption_registry import Corruption, Picture
+from geq.data.corruption.corruption_registry import ImageCorruption, Picture
 
 TEXTURES = 5
 BRIGHTNESS = (0.42, 0.52, 0.62, 0.72, 0.80)
@@ -174,7 +174,7 @@ def _shine(liquid: Layer) -> Layer:
 
 
 CORRUPTIONS = (
-    Corruption(
+    ImageCorruption(
         "snow",
         snow,
         (
@@ -185,9 +185,9 @@ CORRUPTIONS = (
             (0.3, 0.3, 1.25, 0.65, 14, 12.0, 0.8),
         ),
     ),
-    Corruption("frost", frost, ((1.0, 0.2), (1.0, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45))),
-    Corruption("fog", fog, ((0.2, 3.0), (0.5, 3.0), (0.75, 2.5), (1.0, 2.0), (1.5, 1.75))),
-    Corruption(
+    ImageCorruption("frost", frost, ((1.0, 0.2), (1.0, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45))),
+    ImageCorruption("fog", fog, ((0.2, 3.0), (0.5, 3.0), (0.75, 2.5), (1.0, 2.0), (1.5, 1.75))),
+    ImageCorruption(
         "spatter",
         spatter,
         (
