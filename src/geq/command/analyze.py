@@ -92,7 +92,7 @@ def declare(parser: Any) -> None:
 def main(arguments: list[str]) -> int:
     asked = parse("analyze", SUMMARY, arguments, declare)
 
-    from geq.analysis.settings import Settings, chosen
+    from geq.analysis.settings import GROUPS, PARTS, Settings, chosen
     from geq.training.run_folder import RunFolder
 
     names = chosen(None if asked.only is None else words(asked.only))

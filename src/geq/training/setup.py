@@ -20,7 +20,7 @@ from geq.data.transform.base import Normalize
 from geq.data.transform.default_transform import Augment, default_transform
 from geq.errors import CheckpointError, DataError, OptionError
 from geq.model.catalogue import catalogue
-from geq.model.config import STEPPED, NetworkConfig, field_types, from_json, typed_fields
+from geq.model.config import STEPPED, NetworkConfig, field_types, from_json, override, typed_fields
 from geq.model.gradient_config import DifferentiationConfig
 from geq.model.model_registry import create_model, model_spec
 from geq.model.network import Network
