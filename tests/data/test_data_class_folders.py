@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from geq.data.class_folders import read_image_folder
-from geq.data.dataset import Split
+from geq.data.dataset_options import Split
 from geq.data.dataset_registry import load_dataset
 from geq.errors import DataError, OptionError
 

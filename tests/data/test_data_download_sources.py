@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from geq.data.dataset_registry import dataset_names
-from geq.data.download_sources import SOURCES, check_files
-from geq.data.mnist import SYSTEM_FOLDERS
+from geq.data.dataset_registry import dataset_names, load_dataset
+from geq.data.download_sources import SOURCES, SYSTEM_FOLDERS, check_files, known_sizes
 from geq.errors import DataError, OptionError
 
 
@@ -42,11 +41,28 @@ def test_absent_and_unknown_datasets(tmp_path: Path) -> None:
     assert check_files("camvid", tmp_path) == []
 
 
+def test_official_files_are_known_by_their_sizes(tmp_path: Path, cifar10_root: Path) -> None:
+    assert known_sizes("digits", tmp_path) == {
+        split: len(load_dataset("digits", split, validation=0)) for split in ("train", "test")
+    }
+    assert known_sizes("cifar100", tmp_path) == {}, "it is not there"
+    assert known_sizes("cifar10", cifar10_root) is None, "smaller than the official one, so it must be read"
+    folder = tmp_path / "cifar-100-binary"
+    folder.mkdir()
+    for name, images in (("train.bin", 50_000), ("test.bin", 10_000)):
+        with (folder / name).open("wb") as file:
+            file.truncate(images * 3074)
+    assert known_sizes("cifar100", tmp_path) == {"train": 50_000, "test": 10_000}
+    (folder / "test.bin").write_bytes(b"")
+    assert known_sizes("cifar100", tmp_path) is None
+
+
 @pytest.mark.data
 @pytest.mark.parametrize("name", ["cifar10", "cifar100"])
 def test_the_real_files_have_the_official_checksums(name: str, real_root: Path) -> None:
     checks = check_files(name, real_root)
     assert [check.status for check in checks] == ["ok"] * (6 if name == "cifar10" else 2)
+    assert known_sizes(name, real_root) == {"train": 50_000, "test": 10_000}
 
 
 @pytest.mark.data

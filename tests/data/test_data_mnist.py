@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from geq.data.dataset import Statistics
-from geq.data.mnist import SYSTEM_FOLDERS, read_idx, read_mnist
+from geq.data.download_sources import SYSTEM_FOLDERS
+from geq.data.mnist import read_idx, read_mnist
 from geq.errors import DataError
 
 

@@ -18,7 +18,7 @@ import geq
 from geq.cli import main
 from geq.command.train import SUMMARY, declare
 from geq.command.training_arguments import parse_training
-from geq.data.mnist import SYSTEM_FOLDERS
+from geq.data.download_sources import SYSTEM_FOLDERS
 from geq.errors import CheckpointError, OptionError
 from geq.model.shipped_networks import FOLDER, is_shipped, shipped_folder, shipped_names
 from geq.training.device import limited_threads

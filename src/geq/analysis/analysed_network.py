@@ -13,7 +13,8 @@ from geq.analysis.settings import Progress, Settings, silent
 from geq.analysis.weight_norms import LayerNorms, has_norms, layer_norms
 from geq.constraints import SpectralBound
 from geq.constraints.spectral import Apply
-from geq.data.dataset import Dataset, Labelled, Split
+from geq.data.dataset import Dataset, Labelled
+from geq.data.dataset_options import Split
 from geq.data.loader import BatchLoader
 from geq.equilibrium import Equilibrium, ignore_failures
 from geq.errors import InputError

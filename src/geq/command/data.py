@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from geq.command.argument_parser import add_json, add_quiet, parse
 from geq.command.terminal import BAD, GOOD, Bars, console_for, new_table, print_json
 from geq.data.dataset_options import SUMMARIES, check_dataset_name, data_root
-from geq.data.download_sources import SOURCES, YOURS, check_files, source_of
+from geq.data.download_sources import SOURCES, YOURS, check_files, known_sizes, source_of
 from geq.errors import DataError, GeqError, MissingDataError, unknown_name
 
 if TYPE_CHECKING:
-    from geq.data.dataset import Split
+    from geq.data.dataset_options import Split
     from geq.data.dataset_registry import AnyDataset
 
 USAGE = """usage: geq data ACTION [options]
@@ -85,14 +85,19 @@ def _show(rows: list[dict[str, Any]], root: Path) -> None:
 def _sizes(name: str, root: Path) -> tuple[dict[Split, int], str]:
     """The sizes of the official splits that can be read, and what is wrong with the first of the others.
 
-    A dataset that is not there has nothing wrong with it.
+    A dataset that is not there has nothing wrong with it. Official files are known by their names and sizes;
+    others are read, which takes seconds and torch.
     """
-    from geq.data.dataset_registry import dataset_info
-
     sizes: dict[Split, int] = {}
     problem = ""
     if name in YOURS:
         return sizes, problem
+    known = known_sizes(name, root)
+    if known is not None:
+        return known, problem
+
+    from geq.data.dataset_registry import dataset_info
+
     for split in SPLITS:
         if split == "val" and not dataset_info(name).own_val:
             continue

@@ -11,7 +11,8 @@ import torch
 from jaxtyping import Int64, UInt8
 from torch import Tensor
 
-from geq.data.dataset import Indices, Split, Statistics, check_indices
+from geq.data.dataset import Indices, Statistics, check_indices
+from geq.data.dataset_options import Split
 from geq.data.image_reader import SUFFIXES, image_files, read_image
 from geq.errors import DataError, OptionError, unknown_name
 

@@ -10,6 +10,8 @@ from typing import Literal
 from geq.cache_folder import user_cache
 from geq.errors import CheckedOptions, OptionError, check_seed, unknown_name
 
+Split = Literal["train", "val", "test"]
+
 IMAGE_FOLDER = "imagefolder"
 """The dataset that reads a user's own folder."""
 

@@ -11,10 +11,10 @@ import torch
 
 from geq.data.cifar import CIFAR10_STATISTICS, CIFAR100_STATISTICS, read_cifar
 from geq.data.class_folders import IMAGENET_STATISTICS, FolderDataset, read_image_folder
-from geq.data.dataset import ImageDataset, Split, Statistics
-from geq.data.dataset_options import SUMMARIES, DatasetOptions, check_dataset_name, data_root
+from geq.data.dataset import ImageDataset, Statistics
+from geq.data.dataset_options import SUMMARIES, DatasetOptions, Split, check_dataset_name, data_root
 from geq.data.digits import DIGITS_STATISTICS, read_digits
-from geq.data.download_sources import how_to_get
+from geq.data.download_sources import how_to_get, places_of
 from geq.data.hub import HubDataset, read_hub
 from geq.data.mnist import STATISTICS as MNIST_STATISTICS
 from geq.data.mnist import read_mnist
@@ -80,9 +80,9 @@ def _mnist(name: Literal["mnist", "fashion_mnist"]) -> Reader:
     return lambda split, root, options: read_mnist(name, cast(Official, split), root)
 
 
-def _folders(name: str, *candidates: str) -> Reader:
+def _folders(name: str) -> Reader:
     def read(split: Split, root: Path, options: DatasetOptions) -> AnyDataset:
-        places = [root / candidate for candidate in candidates]
+        places = places_of(name, root)
         folder = next((place for place in places if place.is_dir()), None)
         if options.folder is not None:
             folder = find_folder(options.folder, root)
@@ -145,7 +145,7 @@ _REGISTRY: dict[str, DatasetInfo] = {
     ),
     "imagenette": DatasetInfo(
         SUMMARIES["imagenette"],
-        _folders("imagenette", "imagenette2-320", "imagenette2", "imagenette2-160"),
+        _folders("imagenette"),
         IMAGENET_STATISTICS,
         image_size=256,
         own_val=True,
@@ -154,7 +154,7 @@ _REGISTRY: dict[str, DatasetInfo] = {
     ),
     "imagenet100": DatasetInfo(
         SUMMARIES["imagenet100"],
-        _folders("imagenet100", "imagenet100", "imagenet"),
+        _folders("imagenet100"),
         IMAGENET_STATISTICS,
         image_size=256,
         own_val=True,
@@ -163,7 +163,7 @@ _REGISTRY: dict[str, DatasetInfo] = {
     ),
     "imagenet": DatasetInfo(
         SUMMARIES["imagenet"],
-        _folders("imagenet", "imagenet"),
+        _folders("imagenet"),
         IMAGENET_STATISTICS,
         image_size=256,
         own_val=True,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import importlib.util
 import io
+import os
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
-from geq.data.dataset_options import IMAGE_FOLDER
+from geq.data.dataset_options import IMAGE_FOLDER, Split
 from geq.errors import DataError, MissingDataError, unknown_name
 
 
@@ -158,6 +160,53 @@ SOURCES: dict[str, Source] = {
 """``cifar10_c`` is the published set of corrupted images, which 'geq data corrupt' makes anew."""
 
 
+FOLDERS: dict[str, tuple[str, ...]] = {
+    "mnist": ("mnist", "MNIST/raw"),
+    "fashion_mnist": ("fashion-mnist", "fashion_mnist", "FashionMNIST/raw"),
+    "cifar10": ("cifar-10-batches-py", "cifar-10-batches-bin"),
+    "cifar100": ("cifar-100-python", "cifar-100-binary"),
+    "imagenette": ("imagenette2-320", "imagenette2", "imagenette2-160"),
+    "imagenet100": ("imagenet100", "imagenet"),
+    "imagenet": ("imagenet",),
+    "cityscapes": ("cityscapes", "Cityscapes"),
+    "camvid": ("camvid", "CamVid"),
+}
+"""Folders below the data root in which a dataset is looked for, in this order."""
+
+SYSTEM_FOLDERS = {"fashion_mnist": (Path("/usr/share/datasets/fashion-mnist"),)}
+"""Where Debian's package dataset-fashion-mnist puts its files."""
+
+Files = tuple[tuple[str, int], ...]
+Sizes = dict[Split, tuple[int, tuple[Files, ...]]]
+"""Split -> its images, and for each layout of the dataset its files with their bytes."""
+
+
+def _idx_sizes(packed: tuple[int, ...]) -> Sizes:
+    unpacked = tuple(zip(_IDX, (47_040_016, 60_008, 7_840_016, 10_008), strict=True))
+    gzipped = tuple((f"{name}.gz", size) for name, size in zip(_IDX, packed, strict=True))
+    return {"train": (60_000, (gzipped[:2], unpacked[:2])), "test": (10_000, (gzipped[2:], unpacked[2:]))}
+
+
+_BATCHES = (31_035_704, 31_035_320, 31_035_999, 31_035_696, 31_035_623)
+_OFFICIAL: dict[str, Sizes] = {
+    "mnist": _idx_sizes((9_912_422, 28_881, 1_648_877, 4_542)),
+    "fashion_mnist": _idx_sizes((26_421_880, 29_515, 4_422_102, 5_148)),
+    "cifar10": {
+        "train": (
+            50_000,
+            (
+                tuple((f"data_batch_{n}", size) for n, size in enumerate(_BATCHES, 1)),
+                tuple((f"data_batch_{n}.bin", 30_730_000) for n in range(1, 6)),
+            ),
+        ),
+        "test": (10_000, ((("test_batch", 31_035_526),), (("test_batch.bin", 30_730_000),))),
+    },
+    "cifar100": {
+        "train": (50_000, ((("train", 155_249_918),), (("train.bin", 153_700_000),))),
+        "test": (10_000, ((("test", 31_049_707),), (("test.bin", 30_740_000),))),
+    },
+}
+
 YOURS = (IMAGE_FOLDER, "hub")
 """Datasets without a source: they read a folder of the user's own, which an option names."""
 
@@ -182,6 +231,45 @@ def how_to_get(name: str) -> str:
     return f"run 'geq data fetch {name}'" if source.downloads else source.by_hand
 
 
+def places_of(name: str, root: Path) -> list[Path]:
+    return [*(root / folder for folder in FOLDERS[name]), *SYSTEM_FOLDERS.get(name, ())]
+
+
+def find_idx_folder(name: str, root: Path) -> Path:
+    places = places_of(name, root)
+    for place in places:
+        if any(place.glob("train-images-idx3-ubyte*")) or any(place.glob("t10k-images-idx3-ubyte*")):
+            return place
+    raise MissingDataError(f"{name} is in none of {', '.join(map(str, places))}; {how_to_get(name)}")
+
+
+def known_sizes(name: str, root: Path) -> dict[Split, int] | None:
+    """Return the images of each official split as far as names and sizes of files tell; nothing is read.
+
+    It is empty for a dataset that is not there. None: a file has another size than the official one, or the
+    dataset has no official files, so that it must be read.
+
+    >>> known_sizes("digits", Path("data")), known_sizes("mnist", Path("no such folder"))
+    ({'train': 1437, 'test': 360}, {})
+    """
+    if name == "digits" and importlib.util.find_spec("sklearn") is not None:
+        return {"train": 1437, "test": 360}
+    there = [place for place in places_of(name, root) if place.is_dir()] if name in FOLDERS else []
+    if not there:
+        return {} if name in FOLDERS else None
+    official = _OFFICIAL.get(name, {})
+    found = {
+        split: images
+        for split, (images, layouts) in official.items()
+        if any(all(_has_size(there[0] / file, size) for file, size in files) for files in layouts)
+    }
+    return found if found and len(found) == len(official) else None
+
+
+def _has_size(path: Path, size: int) -> bool:
+    return path.is_file() and path.stat().st_size == size and os.access(path, os.R_OK)
+
+
 @dataclass(frozen=True)
 class FileCheck:
     path: Path
@@ -202,19 +290,16 @@ def check_files(name: str, root: Path) -> list[FileCheck]:
 
 
 def _present(name: str, root: Path, source: Source) -> dict[Path, str]:
-    from geq.data.cifar import LAYOUTS  # loads torch: sources are listed without it
-    from geq.data.mnist import FOLDERS, find_idx_folder
-
-    if name in FOLDERS:
-        folder = find_idx_folder(cast(Literal["mnist", "fashion_mnist"], name), root)
+    if name in ("mnist", "fashion_mnist"):
+        folder = find_idx_folder(name, root)
         return {
             packed if (packed := folder / f"{stem}.gz").is_file() else folder / stem: md5
             for stem, md5 in source.files.items()
         }
-    folders = [layout.folder for layout in LAYOUTS[name]]
-    there = [folder for folder in folders if (root / folder).is_dir()]
+    there = [folder for folder in FOLDERS[name] if (root / folder).is_dir()]
     if not there:
-        raise MissingDataError(f"{name} is not below {root} ({' or '.join(folders)}); {how_to_get(name)}")
+        folders = " or ".join(FOLDERS[name])
+        raise MissingDataError(f"{name} is not below {root} ({folders}); {how_to_get(name)}")
     return {root / path: md5 for path, md5 in source.files.items() if path.split("/")[0] in there}
 
 

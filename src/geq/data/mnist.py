@@ -15,15 +15,8 @@ import torch
 from jaxtyping import UInt8
 
 from geq.data.dataset import ImageDataset, Statistics
-from geq.data.download_sources import how_to_get
-from geq.errors import DataError, MissingDataError, one_line
-
-FOLDERS = {
-    "mnist": ("mnist", "MNIST/raw"),
-    "fashion_mnist": ("fashion-mnist", "fashion_mnist", "FashionMNIST/raw"),
-}
-SYSTEM_FOLDERS = {"mnist": (), "fashion_mnist": (Path("/usr/share/datasets/fashion-mnist"),)}
-"""Where Debian's package dataset-fashion-mnist puts its files."""
+from geq.data.download_sources import find_idx_folder
+from geq.errors import DataError, one_line
 
 CLASSES = {
     "mnist": tuple("0123456789"),
@@ -44,14 +37,6 @@ LARGEST = 1 << 30
 SMALL, RATIO = 1 << 26, 100
 """A packed file may unpack to this many bytes in any case, or to this many times its own; the official ones
 have a tenth."""
-
-
-def find_idx_folder(name: Literal["mnist", "fashion_mnist"], root: Path) -> Path:
-    places = [*(root / folder for folder in FOLDERS[name]), *SYSTEM_FOLDERS[name]]
-    for place in places:
-        if any(place.glob("train-images-idx3-ubyte*")) or any(place.glob("t10k-images-idx3-ubyte*")):
-            return place
-    raise MissingDataError(f"{name} is in none of {', '.join(map(str, places))}; {how_to_get(name)}")
 
 
 def read_mnist(

@@ -24,8 +24,7 @@ from geq.data.class_folders import (
     subfolders,
     warn_of_absent,
 )
-from geq.data.dataset import Split
-from geq.data.dataset_options import IMAGE_FOLDER, OPTION, DatasetOptions
+from geq.data.dataset_options import IMAGE_FOLDER, OPTION, DatasetOptions, Split
 from geq.data.image_reader import image_files
 from geq.errors import DataError, MissingDataError, OptionError
 

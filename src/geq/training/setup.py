@@ -9,8 +9,8 @@ from typing import Any, Literal
 import torch
 
 from geq.data.class_folders import SPLITS
-from geq.data.dataset import Dataset, Split, Statistics
-from geq.data.dataset_options import IMAGE_FOLDER, data_root
+from geq.data.dataset import Dataset, Statistics
+from geq.data.dataset_options import IMAGE_FOLDER, Split, data_root
 from geq.data.dataset_registry import AnyDataset, DatasetOptions, dataset_info, load_with_options
 from geq.data.fingerprint import Fingerprint
 from geq.data.loader import BatchLoader
