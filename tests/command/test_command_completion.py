@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from geq.cli import main, summaries
+from geq.command.completion import WRITERS, quoted
 from geq.command.completion_words import Syntax, whole_syntax
-from geq.command.shell import WRITERS, quoted
 from geq.data.dataset_registry import dataset_names
 from geq.model.model_registry import list_models
 from geq_papers.experiment.experiment_registry import EXPERIMENTS, GROUPS
