@@ -42,7 +42,7 @@ ALLOWED = {
     "model": CORE | {"layers", "atomic_io", "safe_parsing", "plugin"},
     "data": {"errors", "cache_folder", "atomic_io", "safe_parsing"},
     "training": NETWORK | {"data"},
-    "analysis": NETWORK | {"data", "training", "plugin"},
+    "analysis": NETWORK | {"data", "training", "plugin", "number_format"},
     "weights": NETWORK | {"data", "training", "analysis"},
     "export": NETWORK | {"data", "training"},
     "sklearn": NETWORK,

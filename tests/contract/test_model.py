@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from geq.cells import EnergyProblem
 from geq.errors import GeqError, InputError, OptionError
-from geq.export.portable import refuse
+from geq.export.portable_network import refuse
 from geq.model.model_registry import create_model, list_models
 from geq.model.network import FeatureMap, Network
 

@@ -22,7 +22,7 @@ from geq.export.check import MANY_STEPS, TIGHT, Agreement, Runner, compare
 from geq.export.file_description import Description
 from geq.export.iteration import BATCH
 from geq.export.output_file import put, reason, without_noise
-from geq.export.portable import PortableNetwork
+from geq.export.portable_network import PortableNetwork
 from geq.model.network import Network
 
 DESCRIPTION = "geq.json"
