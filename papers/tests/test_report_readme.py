@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from geq_papers.bench.terminal_output import markdown, read_records
+from geq_papers.bench.result_tables import markdown, read_records
 from geq_papers.experiment.experiment_registry import EXPERIMENTS
 from geq_papers.experiment.plan import usable
 from geq_papers.report.evidence import gather

@@ -14,6 +14,7 @@ from geq.errors import CheckpointError, OptionError
 from geq.training.run_folder import RunFolder
 from geq.training.train_options import TrainOptions
 from geq_papers.tradeoff import Tradeoff, TradeoffOptions
+from geq_papers.tradeoff_setting import TradeoffSetting
 
 Small = Callable[..., TrainOptions]
 FEW = TradeoffOptions(unrolled=(2, 12), thresholds=(0.01,))

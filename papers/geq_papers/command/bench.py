@@ -45,7 +45,7 @@ def chosen(pattern: str | None, known: Sequence[str]) -> Sequence[str]:
 def main(arguments: list[str]) -> int:
     options = parse("bench", "Speed and memory against peers, as ratios from one run.", arguments, declare)
     if options.table is not None:
-        from geq_papers.bench.terminal_output import markdown, read_records
+        from geq_papers.bench.result_tables import markdown, read_records
 
         found = [record for path in options.table for record in read_records(path)]
         if options.json:
@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int:
 
     from geq_papers.bench.case_list import CASES
     from geq_papers.bench.case_process import run_case
-    from geq_papers.bench.terminal_output import plot, show
+    from geq_papers.bench.result_tables import plot, show
 
     if options.list:
         if options.json:

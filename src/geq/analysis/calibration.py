@@ -14,11 +14,11 @@ from typing import Any
 
 from geq.analysis.analysed_network import Subject
 from geq.analysis.calibration_metrics import Reliability, divergence_from_uniform, summary
-from geq.analysis.calibration_picture import draw_ood, draw_reliability
 from geq.analysis.image_outputs import Observation, observe
 from geq.analysis.ood_datasets import limited, strange_sets, trained_on_known_classes
 from geq.analysis.ood_scores import Gain, Scores, auroc, gain
 from geq.analysis.result import Result, TextTable
+from geq.analysis.result_pictures import draw_ood, draw_reliability
 from geq.atomic_io import explained_write_errors
 from geq.data.dataset import Dataset
 from geq.errors import InputError

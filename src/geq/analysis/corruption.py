@@ -24,10 +24,10 @@ from jaxtyping import Int64, UInt8
 from torch import Tensor
 
 from geq.analysis.analysed_network import Subject
-from geq.analysis.calibration_picture import draw_corruptions
 from geq.analysis.part_runner import weights_key
 from geq.analysis.partial_results import Pieces
 from geq.analysis.result import Result, TextTable
+from geq.analysis.result_pictures import draw_corruptions
 from geq.atomic_io import explained_write_errors
 from geq.data.corruption import SEVERITIES, corrupt, corruption_names
 from geq.data.corruption.cifar_c import read_cifar_c

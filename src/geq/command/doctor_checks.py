@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
@@ -334,8 +334,5 @@ def in_bytes(number: float | int) -> str:
 def as_mapping(findings: list[Finding]) -> dict[str, Any]:
     return {
         "ok": all(finding.state != "problem" for finding in findings),
-        "findings": [
-            {"group": f.group, "name": f.name, "state": f.state, "value": f.value, "hint": f.hint or None}
-            for f in findings
-        ],
+        "findings": [asdict(finding) | {"hint": finding.hint or None} for finding in findings],
     }
