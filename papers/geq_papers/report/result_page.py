@@ -1,7 +1,7 @@
 """Counts and tables of claims in docs/results: a page for each paper, and one for our own questions.
 
-``python -m geq_papers.report.result_page RESULTS DOCS`` writes them from the records below RESULTS into the pages
-below DOCS, between the comments that mark them. The rest of a page is written by hand.
+``python -m geq_papers.report.result_page RESULTS DOCS`` writes them from the records below RESULTS into the
+pages below DOCS, between the comments that mark them. The rest of a page is written by hand.
 """
 
 from __future__ import annotations
