@@ -40,6 +40,7 @@ def page_names() -> dict[Path, str]:
     names = {path: name for name, path in outside_pages().items()}
     names |= {path: path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
     names |= dict.fromkeys((ROOT / "examples").glob("*.py"), "examples.md")
+    names |= dict.fromkeys((ROOT / "examples").glob("*.ipynb"), "examples.md")
     return names | {
         ROOT / "README.md": "index.md",
         ROOT / "decisions": "project/decisions.md",
