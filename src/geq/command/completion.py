@@ -6,8 +6,9 @@ from typing import Any, Literal
 
 from geq.command.option import parse
 
-SUMMARY = """Print a script that lets your shell complete commands, options, models, datasets, experiments and
-runs. It holds all words, so that the shell need not call Python: print it again after an update of geq.
+SUMMARY = """Print a completion script for a shell: commands, options, models, datasets, experiments and runs.
+The script contains all words, so the shell does not call Python.
+Print it again after an update of geq.
 
 bash:  geq completion bash > ~/.local/share/bash-completion/completions/geq
 zsh:   geq completion zsh > DIR/_geq    with a DIR of $fpath, before compinit
@@ -16,7 +17,7 @@ fish:  geq completion fish > ~/.config/fish/completions/geq.fish"""
 
 def declare(parser: Any) -> None:
     parser.usage = "geq completion bash|zsh|fish"
-    parser.add_argument("shell", type=Literal["bash", "zsh", "fish"], help="which shell the script is for")
+    parser.add_argument("shell", type=Literal["bash", "zsh", "fish"], help="shell of the script")
 
 
 def main(arguments: list[str]) -> int:

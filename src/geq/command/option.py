@@ -180,16 +180,19 @@ def add_inference(parser: Any) -> None:
         "--inference",
         type=Literal["full", "sliding"] | None,
         default=None,
-        help=f"of a network that labels pixels: at once, or through a window{own}",
+        help=f"segmentation: on the full image or by a sliding window{own}",
     )
     parser.add_argument(
-        "--window", type=tuple[int, int] | None, default=None, help=f"height and width, as '[96, 128]'{own}"
+        "--window",
+        type=tuple[int, int] | None,
+        default=None,
+        help=f"height and width of the window, as '[96, 128]'{own}",
     )
     parser.add_argument(
         "--overlap",
         type=float | None,
         default=None,
-        help=f"share that neighbouring windows have in common{own}",
+        help=f"share by which neighbouring windows overlap{own}",
     )
 
 

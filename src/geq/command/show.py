@@ -148,7 +148,7 @@ def described(model: Network, depth: int) -> dict[str, Any]:
 
 def declare(parser: Any) -> None:
     parser.add_argument("name", type=str, help="a name that 'geq models' lists")
-    parser.add_argument("--depth", type=int, default=6, help="how many levels of submodules to draw")
+    parser.add_argument("--depth", type=int, default=6, help="number of levels of submodules to draw")
     parser.add_argument("--num_classes", type=int | None, default=None, help="number of classes")
     add_json(parser)
 

@@ -13,8 +13,8 @@ from geq.command.training import DEFAULT_MODEL, add_folder, as_yaml, declare_tra
 
 SUMMARY = """Search the γ rule, the patch, the split and the learning rate of a network.
 
-Each trial is a run below runs/STUDY, judged on held-out validation images. Stopped with Ctrl-C, the same
-command goes on where it was."""
+Each trial is a run below runs/STUDY, ranked by its accuracy on validation images. After Ctrl-C the same
+command resumes the search."""
 
 
 DEFAULTS = {"validation": 0.2, "epochs": 5}
