@@ -49,7 +49,7 @@ ADJOINT = Implicit(tol=1e-4, on_failure="ignore")
 
 @dataclass(frozen=True)
 class View:
-    """What a network makes of images.
+    """Outputs of a network for images: loss, correctness and gradient of each.
 
     Args:
         loss: cross-entropy of each.

@@ -1,4 +1,4 @@
-"""Why a trained network says what it says about one image: saliency, attention, energy, equilibrium."""
+"""Explanation of a prediction for one image: saliency, attention, energy, equilibrium."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Explanation:
 
     @property
     def converged(self) -> bool | None:
-        """Whether every equilibrium was found; None without."""
+        """Return whether every equilibrium was found; None without any."""
         return all(branch.converged for branch in self.branches) if self.branches else None
 
     @property
@@ -251,7 +251,7 @@ class Explainer:
         return tuple(views)
 
     def certificate(self, name: str, x: Any) -> WellPosedness:
-        """What the weights prove of an equilibrium, computed once: images of a run have one size."""
+        """Return the certificate of an equilibrium, computed once: images of a run have one size."""
         if name not in self.certificates:
             layer = self.model.equilibria()[name]
             self.certificates[name] = layer.well_posedness(size_of(x))

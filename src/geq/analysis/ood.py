@@ -55,7 +55,7 @@ def entropy(logits: Float[Tensor, "n classes"]) -> Rows:
 
 @dataclass(frozen=True)
 class Usual:
-    """What is usual of some numbers of an image: their mean, and the spread in which distance is measured."""
+    """Mean and spread of numbers on usual images, to measure distances from them."""
 
     mean: Float[Tensor, "k"]
     inverse: Float[Tensor, "k k"]
@@ -132,7 +132,7 @@ def table(columns: dict[str, Rows]) -> Float[Tensor, "n k"]:
 
 @dataclass(frozen=True)
 class Gain:
-    """How much better one score is than another, with the middle 95 % over resampled images."""
+    """Gain of one score over another, with the middle 95 % over resampled images."""
 
     difference: float
     low: float

@@ -21,7 +21,7 @@ def silent(what: str, done: int, total: int) -> None:
 
 @dataclass(frozen=True)
 class Settings:
-    """How much an analysis looks at.
+    """Sizes and seeds of an analysis.
 
     Args:
         images: of the test set, for what is measured on inputs.

@@ -1,4 +1,4 @@
-"""What is analysed: a trained network in double precision, with its data."""
+"""Subject of an analysis: a trained network in double precision, with its data."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Subject:
 
     @cached_property
     def inputs(self) -> dict[str, Tensor]:
-        """What each equilibrium is given for the first test images."""
+        """Return the input of each equilibrium for the first test images."""
         images, _ = self.batch("test", self.settings.images)
         return inputs(self.precise, images)
 
@@ -128,7 +128,7 @@ def equilibria(model: Network, where: str) -> dict[str, Equilibrium]:
 
 @torch.no_grad()
 def inputs(model: Network, images: Tensor) -> dict[str, Tensor]:
-    """What each equilibrium is given for ``images``."""
+    """Return the input of each equilibrium for ``images``."""
     with ignore_failures(model):
         return model.inputs_of_equilibria(images)
 

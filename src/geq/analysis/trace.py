@@ -1,4 +1,4 @@
-"""How the solver of an equilibrium finds it, for one input: residuals, energies and the way itself.
+"""Trace of a solve for one input: residuals, energies and trajectory.
 
 Point k of a way is the image T(z_k) that evaluation k gave: it satisfies the constraints, which an
 extrapolated z_k need not. Two things are known of the plain iteration z ← T(z):

@@ -68,7 +68,7 @@ def differing_options(folders: list[Any]) -> dict[str, list[Any]]:
 
 
 def results(folders: list[Any]) -> dict[str, list[float | None]]:
-    """What each run reached; None where it has no such number (yet)."""
+    """Return the results of each run; None where it has no such number (yet)."""
     finals = [folder.result() or {} for folder in folders]
     lasts = [(folder.epochs() or [{}])[-1] for folder in folders]
     rows = {label: [final.get(name) for final in finals] for name, label in RESULTS.items()}

@@ -80,7 +80,7 @@ class Item:
 
 @dataclass
 class Outcome:
-    """What came of an image: explanations and files, or an error."""
+    """Result for an image: explanations and files, or an error."""
 
     item: Item
     explanations: list[Explanation]

@@ -1,4 +1,4 @@
-"""What ``geq doctor`` finds: versions, packages, devices, the compiler, data and folders, with hints."""
+"""Findings of ``geq doctor``: versions, packages, devices, the compiler, data and folders, with hints."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def versions() -> Iterator[Finding]:
 
 
 def solve_finding() -> Finding:
-    """Whether the package does what it is for: solve an equilibrium, and differentiate it."""
+    """Solve an equilibrium and differentiate it."""
     try:
         import torch
 
@@ -279,7 +279,7 @@ def data() -> Iterator[Finding]:
 
 
 def folders() -> Iterator[Finding]:
-    """Where geq writes: its cache, and runs/ and results/ below the folder that it is called in."""
+    """Check the folders that geq writes to: its cache, and runs/ and results/ below the current folder."""
     from geq.cache import user_cache
 
     try:
@@ -295,7 +295,7 @@ def folders() -> Iterator[Finding]:
 
 
 def folder_finding(name: str, folder: Path, hint: str, state: State) -> Finding:
-    """Whether a file can be written there, or, if it does not exist yet, above."""
+    """Check that a file can be written there or, if the folder does not exist yet, above."""
     above = next(place for place in (folder, *folder.parents) if place.exists())
     try:
         with tempfile.NamedTemporaryFile(dir=above, prefix=".geq-doctor-"):

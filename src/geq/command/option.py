@@ -174,7 +174,7 @@ def chosen_data(options: TrainOptions, asked: Any) -> TrainOptions:
 
 
 def add_inference(parser: Any) -> None:
-    """How a network that labels pixels looks at images, where that is not to be as in its run."""
+    """Add the options of sliding-window segmentation, which override those of the run."""
     own = "; the default is the run's own"
     parser.add_argument(
         "--inference",

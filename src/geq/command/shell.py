@@ -109,7 +109,7 @@ _geq_count() {
 
 
 def start(commands: Mapping[str, str], syntaxes: Sequence[Syntax]) -> list[str]:
-    """Which command it is, and the words for its place."""
+    """Return the lines that propose commands, or the words for the current command."""
     lines = [
         "    if ((cursor == 1)); then",
         f"        list={joined([*commands, *GENERAL])}",

@@ -41,7 +41,7 @@ def unpack(archive: Path, root: Path, *, largest: int = LARGEST) -> list[Path]:
 
 
 def staging_prefix(archive: str) -> str:
-    """How the folder begins in which an archive of this name is unpacked; a killed process leaves it."""
+    """Return the prefix of the folder into which an archive is unpacked; a killed process leaves one."""
     return f".unpacking-{archive}-"
 
 

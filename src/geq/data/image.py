@@ -139,7 +139,7 @@ def _upright(picture: Image.Image) -> Image.Image:
 
 @contextmanager
 def _explained(what: str) -> Iterator[None]:
-    """Whatever Pillow raises while it reads or converts ``what``, in words."""
+    """Turn any error of Pillow while it reads or converts ``what`` into a ``DataError``."""
     try:
         from PIL import UnidentifiedImageError
     except ImportError as error:

@@ -212,7 +212,7 @@ class BatchLoader(metaclass=CheckedOptions):
         )
 
     def _share(self, length: int) -> int:
-        """How many images this process sees."""
+        """Return the number of images of this process."""
         if self.shuffle:
             return length // self.world_size if self.drop_last else -(-length // self.world_size)
         return len(range(self.rank, length, self.world_size))

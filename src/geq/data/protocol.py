@@ -62,7 +62,7 @@ class Holdout:
     per_class: dict[str, int]
 
     def describe(self) -> dict[str, Any]:
-        """What to write down beside a result.
+        """Return the description of the protocol to record with a result.
 
         Enough to make the split again and to see that it is the same.
         """

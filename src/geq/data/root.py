@@ -1,4 +1,4 @@
-"""Where datasets live: one folder, named once."""
+"""Root folder of the datasets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where each dataset comes from, and the checksums by which its files are known to be right."""
+"""Sources of the datasets, and the checksums of their files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Download:
 
 @dataclass(frozen=True)
 class Source:
-    """What to fetch, or in words how to get it; ``files`` maps a path below the root to the md5 of its
+    """Files to fetch, or instructions to get them; ``files`` maps a path below the root to the md5 of its
     content.
 
     ``gives`` is the folder whose presence means that fetching is done.

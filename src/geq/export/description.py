@@ -1,4 +1,4 @@
-"""What a file must say about itself, so that nobody needs the run or geq to use it."""
+"""Description that makes an exported file usable without its run and geq."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def steps_of(solver: Solver[Any]) -> Steps:
 
 @dataclass(frozen=True)
 class Measured:
-    """Where a solve ended: the best state of every sample, its residual, and the evaluations."""
+    """Result of a solve: the best state of every sample, its residual, and the evaluations."""
 
     value: Float[Tensor, "batch size"]
     residual: Float[Tensor, " batch"]

@@ -33,7 +33,7 @@ from geq.solvers.fixed_point import Packing
 
 @dataclass
 class Solve:
-    """What the layers of one forward pass share: how far to solve, and how far they came."""
+    """State shared by the layers of one forward pass: tolerances and results of their solves."""
 
     tolerance: Tensor | None = None
     max_steps: Tensor | None = None
@@ -188,7 +188,7 @@ class PortableNetwork(nn.Module):
 
 
 def feature_factor(layer: Equilibrium, x: Tensor) -> float | None:
-    """What tightens the tolerance of a layer that is solved in its features; None where it is not."""
+    """Return the factor on the tolerance of a layer that is solved in its features; None for others."""
     prepared = layer.solver.prepare(layer.cell.equation(x))
     in_features = layer.gradient.iterations is None and isinstance(prepared, FeatureEquation)
     return prepared.tolerance_factor if in_features else None

@@ -1,4 +1,4 @@
-"""What exporters say is addressed to their developers: remarks are kept from users, errors cut down."""
+"""Filter for the output of exporters: hide remarks for developers, shorten errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def without_noise() -> Iterator[None]:
 
 
 def reason(problem: BaseException) -> str:
-    """What the error says that others were made from, on one line."""
+    """Return the message of the original error on one line."""
     while problem.__cause__ is not None:
         problem = problem.__cause__
     return one_line(problem)

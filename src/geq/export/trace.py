@@ -49,7 +49,7 @@ class TracedMap(nn.Module):
                 self.names.append(name)
 
     def weights(self) -> tuple[Tensor, ...]:
-        """What :meth:`evaluate` takes first."""
+        """Return the first argument of :meth:`evaluate`."""
         found: dict[str, Tensor] = {**dict(self.named_parameters()), **dict(self.named_buffers())}
         return tuple(found[name] for name in self.names)
 

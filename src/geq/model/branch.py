@@ -91,7 +91,7 @@ CONSTRAINTS: dict[Norm, Callable[[float], Constraint]] = {
 
 @dataclass(frozen=True)
 class BranchConfig(DifferentiationConfig):
-    """What a branch network is built from.
+    """Configuration of a branch network.
 
     Args:
         kernel: the similarity of every branch.

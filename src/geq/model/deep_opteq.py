@@ -43,7 +43,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 @dataclass(frozen=True)
 class DeepConfig(DeepLayerConfig):
-    """What a deep equilibrium that classifies is built from.
+    """Configuration of a classifier with a deep equilibrium.
 
     Args:
         kernel_sizes: odd side of the kernels, one per layer; a single one is that of all.

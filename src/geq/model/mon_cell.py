@@ -47,7 +47,7 @@ BORDER = 1
 
 @dataclass(frozen=True)
 class Splitting:
-    """What a splitting makes of I − W alone.
+    """Terms of a splitting that depend on I − W only.
 
     Args:
         linear: symbol of its linear operator.
@@ -62,7 +62,7 @@ class Splitting:
 
 @dataclass(frozen=True)
 class AffineContext:
-    """What a splitting adds to a prox: a linear operator, as a symbol, and a constant map."""
+    """Terms that a splitting adds to a prox: a linear operator, as a symbol, and a constant map."""
 
     linear: Complex[Tensor, "frequency n n"]
     constant: Float[Tensor, "batch n height width"]

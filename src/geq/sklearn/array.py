@@ -1,4 +1,4 @@
-"""Which arrays an estimator takes, and how it reads them.
+"""Arrays of an estimator: validation and conversion.
 
 * ``(n, features)``: a table, read by scikit-learn's own checks (names of columns, missing values, …).
 * ``(n, h, w)``: grey images. ``(n, c, h, w)`` and ``(n, h, w, c)``: images with channels. Which of the two is
@@ -63,7 +63,7 @@ def unflattened(table: Array, image_shape: Sequence[int]) -> Array:
 
 
 def as_rows(data: Array) -> Array:
-    """What is standardised: a table by column, images by channel."""
+    """Return the rows to standardise: a table by column, images by channel."""
     return data if data.ndim == 2 else numpy.moveaxis(data, 1, -1).reshape(-1, data.shape[1])
 
 

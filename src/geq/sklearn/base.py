@@ -1,4 +1,4 @@
-"""What the estimators share: reading arrays, standardising, training, predicting."""
+"""Base of the estimators: reading arrays, standardising, training, predicting."""
 
 from __future__ import annotations
 
@@ -109,14 +109,14 @@ class EquilibriumEstimator(BaseEstimator, metaclass=CheckedOptions):
 
     @property
     def solution_(self) -> EquilibriumReport:
-        """How the equilibria of the last prediction were solved: steps, residual, share that converged."""
+        """Statistics of the last prediction's solves: steps, residual, share that converged."""
         report = self.network_.report
         if report is None:
             raise NotFittedError("solution_ is there after a prediction: call predict first")
         return report
 
     def well_posedness(self) -> WellPosedness:
-        """What the trained weights prove about the equilibrium: uniqueness, contraction."""
+        """Return the certificate of the trained weights: uniqueness, contraction."""
         network = self.network_
         return network.equilibrium.well_posedness(network.map_size)
 

@@ -1,4 +1,4 @@
-"""What the parameters of an estimator may be; looked at in ``fit``, as scikit-learn does."""
+"""Validation of an estimator's parameters in ``fit``, as scikit-learn does."""
 
 from __future__ import annotations
 

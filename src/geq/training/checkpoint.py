@@ -96,7 +96,7 @@ class Checkpoint:
     others: list[dict[str, Any]] = field(default_factory=list)
 
     def of_process(self, rank: int) -> Checkpoint:
-        """What the process of this number goes on with."""
+        """Return the state from which the process of this number resumes."""
         return replace(self, **self.others[rank - 1]) if 0 < rank <= len(self.others) else self
 
     def save(self, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Which task a network and a dataset make together."""
+"""Choice of the task for a network and a dataset."""
 
 from __future__ import annotations
 

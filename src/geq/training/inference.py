@@ -1,4 +1,4 @@
-"""How a segmenter looks at an image: at once, or through a window that moves over it."""
+"""Inference of a segmenter: on the full image, or by a sliding window."""
 
 from __future__ import annotations
 

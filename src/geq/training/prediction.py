@@ -31,7 +31,7 @@ BATCH = 250
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a network says about one image.
+    """Prediction of a network for one image.
 
     Args:
         label: the most probable class.

@@ -1,4 +1,4 @@
-"""What the equilibria of a network do on a given batch: attention β, γ, energy, feedback."""
+"""Measurements of a network's equilibria on a batch: attention β, γ, energy, feedback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many threads a run uses on the CPU."""
+"""Number of CPU threads of a run."""
 
 from __future__ import annotations
 

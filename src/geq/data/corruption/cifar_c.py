@@ -88,7 +88,7 @@ def _description(dataset: ImageDataset, seed: int) -> dict[str, Any]:
 
 
 def _is_claimed(directory: Path, description: dict[str, Any]) -> bool:
-    """Whether the folder was begun for these images; an error if it belongs to others."""
+    """Return whether the folder was begun for these images; raise an error if it belongs to others."""
     manifest = directory / MANIFEST
     if manifest.exists():
         try:
@@ -144,7 +144,7 @@ def _head(shape: tuple[int, ...]) -> bytes:
 
 
 def _done_before(part: Path, marker: Path, head: bytes, size: int, most: int) -> int:
-    """How many images an interrupted call has left that can be trusted."""
+    """Return the number of valid images that an interrupted call has left."""
     try:
         done = int(marker.read_text(encoding="utf-8"))
         with part.open("rb") as file:

@@ -1,4 +1,4 @@
-"""What a corruption is: a function of one image, a strength and a random generator, and five strengths."""
+"""Corruption: a function of one image, a strength and a random generator, with five strengths."""
 
 from __future__ import annotations
 

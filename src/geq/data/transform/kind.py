@@ -1,4 +1,4 @@
-"""What a transform is: a frozen record that maps a batch, with all randomness from one generator."""
+"""Transform: a frozen record that maps a batch, with all randomness from one generator."""
 
 from __future__ import annotations
 
