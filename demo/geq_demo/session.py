@@ -118,7 +118,7 @@ class Session:
         return self.start(name)
 
     def upload(self, path: Path, name: str) -> FilePicture:
-        """A file that somebody gave, refused with a reason if no network could look at it."""
+        """Open an uploaded file; refuse it with a reason if no network could take it."""
         picture = FilePicture(path, path.name)
         picture.fitted(self.collection.exhibit(name).explainer.data)
         return picture

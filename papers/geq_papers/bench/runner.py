@@ -14,7 +14,7 @@ MALLOC = {
     "MALLOC_TRIM_THRESHOLD_": str(2**40),
     "MALLOC_TOP_PAD_": str(2**28),
 }
-"""For glibc: large buffers are kept instead of being mapped anew for every operation. On both sides."""
+"""For glibc: large buffers are kept instead of being mapped again for every operation, on both sides."""
 
 
 def run_case(name: str, threads: int, quick: bool) -> Iterator[dict[str, Any]]:

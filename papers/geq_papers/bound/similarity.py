@@ -232,7 +232,7 @@ def analyse(subject: Subject) -> Result:
     settings = subject.settings
     _, labels = subject.batch("test", settings.images)
     values: dict[str, Any] = {}
-    notes = ["U is drawn anew with the variance of the trained U's entries; W is the trained one, b = 0."]
+    notes = ["U is drawn again with the variance of the trained U's entries; W is the trained one, b = 0."]
     rows = []
     for name, layer in subject.layers.items():
         reason = unsuited(layer)

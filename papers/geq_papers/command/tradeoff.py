@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> int:
     try:
         rows = study.continue_until_done(report, console)
     except TrainingInterrupted:
-        console.print("stopped; the same command goes on from here", highlight=False)
+        console.print("stopped; the same command resumes from here", highlight=False)
         return 130
     title = f"{study.base.model} on {study.base.data}"
     draw_tradeoff(rows, study.picture, title)

@@ -49,7 +49,7 @@ class Calibration:
 
     Args:
         limit: most images; None is all.
-        train_images: that the scores of strangeness are fitted on.
+        train_images: number of training images on which the out-of-distribution scores are fitted.
     """
 
     limit: int | None = None

@@ -103,7 +103,7 @@ class RayLauncher:
                 f"workers must be 1 to {most}, one for each of the cluster's {what}: got {workers or most}"
             )
         self.slots = workers or most
-        # Not tried again by Ray: a run that went wrong is told, and the same command goes on with it.
+        # Not tried again by Ray: a failed run is reported, and the same command resumes it.
         self.task = ray.remote(num_cpus=1, num_gpus=1 if self.gpus else 0, max_retries=0)(run_child)
 
     def start(self, work: Work, log: Path) -> RayTask:

@@ -31,7 +31,7 @@ class Record:
         versions: package -> version.
         machine: "cpu", "cores" and "device".
         epochs: the lines of the run's log, one per epoch.
-        metrics: what came of it: "test_accuracy", "parameters", and what the experiment measures besides.
+        metrics: results: "test_accuracy", "parameters", and the further measurements of the experiment.
         solver: mean "evaluations" of the maps, worst "residual", share "converged"; empty without equilibria.
         cpu_seconds, wall_seconds: of the training.
         finished: when, in ISO form.

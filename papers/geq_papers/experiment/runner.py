@@ -26,7 +26,7 @@ TAIL = 12
 
 
 class Interrupted(GeqError):
-    """Stopped by the user; the same command goes on."""
+    """Stopped by the user; the same command resumes."""
 
 
 @runtime_checkable
@@ -114,7 +114,7 @@ class Runner:
             for work, _, _ in active.values():
                 for job in work.jobs:
                     self.collect(job)
-            raise Interrupted("stopped; every run is saved, and the same command goes on from here") from None
+            raise Interrupted("stopped; every run is saved, and the same command resumes from here") from None
         except GeqError:
             self._stop(active)
             raise

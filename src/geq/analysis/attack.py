@@ -1,7 +1,7 @@
 """Adversarial attacks: the worst image within ε of each pixel, as far as gradients find it.
 
 The loss is the cross-entropy of the network in evaluation mode. Its gradient in the image goes through each
-equilibrium by the implicit function theorem, whatever the network was trained with; an unrolled layer is
+equilibrium by the implicit function theorem, for any gradient in training; an unrolled layer is
 differentiated as it is, through its iterations. Images are numbers from 0 to 1 and stay there; ε is given in
 steps of an 8-bit pixel, but the changed images are not rounded to such steps.
 

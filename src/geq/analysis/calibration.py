@@ -175,7 +175,7 @@ def notes(subject: Subject, inside: Observation, values: dict[str, Any]) -> list
         said.append("The kernel has no attention: no scores by β.")
     if not trained_on_known_classes(subject) and subject.settings.ood is None:
         said.append(
-            "The strange images are made up; --ood DATASET takes real ones, and a run with "
+            "The out-of-distribution images are synthetic; --ood DATASET takes real ones, and a run with "
             "--data.classes known has unseen classes."
         )
     missed = {name: share for name, share in values["unconverged"].items() if share}

@@ -177,7 +177,7 @@ class Explainer:
         Args:
             image: one, as bytes.
             target: class that the saliency is for; default the one that the network says.
-            branch: look at this equilibrium only.
+            branch: explain this equilibrium only.
             layer: take the saliency at this layer instead of the last feature map.
         """
         self.check(branch, layer)

@@ -20,7 +20,7 @@ from geq.cells import EnergyProblem
 from geq.equilibrium import Equilibrium
 
 CHUNK = 2**24
-"""Numbers in the states of the plane that are looked at together: 128 MB in double precision."""
+"""Numbers in one batch of states of the plane: 128 MB in double precision."""
 FINE, COARSE, LARGE = 65, 25, 2**15
 """Sides of the grid, and the numbers in a state from which the coarse one is used, to save time."""
 NEGLIGIBLE = 1e-6

@@ -9,7 +9,7 @@ A score is meant to be larger for such images. What is expected before looking a
 * **β** is lower, because the state explains fewer patches: −(mean β).
 
 The signs are fixed here and not chosen by the result: 1 − AUROC is what the other sign would give, but it
-could be chosen only by somebody who has seen the strange images. *Unusual* scores need no sign: the
+could only be chosen after seeing the out-of-distribution images. *Unusual* scores need no sign: the
 Mahalanobis distance of the energies (or the β) of all equilibria from those of training images.
 """
 

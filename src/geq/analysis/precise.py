@@ -1,6 +1,6 @@
 """A network in double precision that computes what the network in single precision does.
 
-Converted as it is, a network would measure the norms of its weights anew, to more digits: minutes on a large
+After a plain conversion a network would measure its norms again, to more digits: minutes on a large
 one, and other weights than those in use. Here the effective weights are converted and left alone.
 """
 

@@ -31,7 +31,7 @@ class Subject:
         folder: of the run.
         settings: of the analysis.
         data_root: of the datasets.
-        again: compute anew what a part has kept of its way.
+        again: recompute the stored intermediate results of a part.
         progress: of what takes long.
     """
 
@@ -90,7 +90,7 @@ class Subject:
         return evaluation_loader(dataset, statistics=self.folder.data().statistics)
 
     def beside(self, path: str) -> Subject:
-        """Another run, looked at in the same way."""
+        """Return another run as a subject with the same settings."""
         folder = RunFolder.find(path, self.folder.path.parent)
         return Subject(folder, self.settings, self.data_root, False, self.progress)
 

@@ -139,7 +139,7 @@ def solve(recorded: Recorder, solver: Solver[Any], tol: float, max_steps: int) -
 
 
 def flat(state: State) -> Float[Tensor, "b size"]:
-    """One row per input, in the order of the axes whatever the order in memory is."""
+    """One row per input, in the order of the axes for any order in memory."""
     return torch.cat([part.flatten(1) for part in parts_of(state)], 1)
 
 

@@ -177,7 +177,7 @@ def show(name: str, result: Any, new: bool) -> None:
 
     colours = {"violated": BAD, "holds": GOOD, "yes": GOOD, "not proved": WARNING}
     console = console_for(width=160)
-    kept = "" if new else " (kept from before; --again computes it anew)"
+    kept = "" if new else " (kept from before; --again recomputes it)"
     console.print(f"[bold]{name}[/bold] · {PARTS[name].title}{kept}", highlight=False, soft_wrap=True)
     for data in result.tables:
         table = Table(title=data.title, title_justify="left", box=box.SIMPLE_HEAD)

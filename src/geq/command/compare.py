@@ -1,4 +1,4 @@
-"""``geq compare RUN RUN…``: in what runs differ, and what came of it."""
+"""``geq compare RUN RUN…``: differences of runs, and their results."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def declare(parser: Any) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    asked = parse("compare", "Show in what runs differ, and what came of it.", arguments, declare)
+    asked = parse("compare", "Compare the options and results of runs.", arguments, declare)
     if len(asked.names) < 2:
         raise OptionError(f"compare needs two runs or more: got {len(asked.names)}; 'geq runs' lists them")
 

@@ -1,4 +1,4 @@
-"""``geq data``: what is there, whether it is right, and how to get or make what is missing."""
+"""``geq data``: list and check datasets, and fetch or make missing ones."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def declare_corrupt(parser: Any) -> None:
 
 
 def corrupt_command(arguments: list[str]) -> int:
-    words = "Write CIFAR-10-C; an interrupted run goes on."
+    words = "Write CIFAR-10-C; an interrupted call resumes."
     options = parse("data corrupt", words, arguments, declare_corrupt)
     root = data_root(options.data_root)
     from geq.data.corruption.registry import corruption_names

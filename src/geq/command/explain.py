@@ -1,4 +1,4 @@
-"""``geq explain RUN IMAGE…``: what a network looks at, what its equilibria explain, how they are found."""
+"""``geq explain RUN IMAGE…``: saliency maps, attention and solver traces of a network."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def main(arguments: list[str]) -> int:
         asked = parse("explain", SUMMARY, arguments, declare)
     except OptionError as problem:
         if "unrecognized arguments" in str(problem):
-            raise OptionError(f"{problem} (images come right behind RUN, before the options)") from problem
+            raise OptionError(f"{problem} (images come right after RUN, before the options)") from problem
         raise
 
     from geq.training.run import RunFolder

@@ -72,7 +72,7 @@ def main(arguments: list[str]) -> int:
     if state != "finished":
         raise CheckpointError(
             f"a network is exported once its run has finished; {folder.path} is {state}: "
-            + ("wait for it" if state == "running" else f"go on with 'geq train --resume {folder.path}'")
+            + ("wait for it" if state == "running" else f"resume it with 'geq train --resume {folder.path}'")
         )
     data, options = folder.data(), folder.options()
     network = Network.from_pretrained(folder.model)

@@ -68,7 +68,7 @@ class Finding:
     """
     Args:
         group: heading.
-        name: what was looked at.
+        name: what was checked.
         state: "note" is worth knowing, "problem" must be solved.
         value: what was found.
         hint: what to do.
@@ -116,15 +116,15 @@ def solve_finding() -> Finding:
 
         layer = OptEqLinear(4, 4)
         layer(torch.ones(2, 4)).sum().backward()
-    except Exception as problem:  # whatever a broken installation does is what is asked for
-        hint = "install torch anew, as https://pytorch.org/get-started says for your machine"
+    except Exception as problem:  # any failure of a broken installation is a finding
+        hint = "reinstall torch, as https://pytorch.org/get-started says for your machine"
         said = f"{type(problem).__name__}: {one_line(problem)}"
         return Finding("versions", "equilibrium", "problem", said, hint)
     return Finding("versions", "equilibrium", "ok", "solved and differentiated")
 
 
 def required(distribution: str = "geq") -> dict[str, list[str]]:
-    """Extra ("" for none) -> the packages that it asks for; extras that consist of others have theirs."""
+    """Return extra ("" for none) -> its packages; extras that consist of others have theirs."""
     found: dict[str, list[str]] = {"": []}
     for line in metadata.requires(distribution) or ():
         wanted, _, condition = line.partition(";")
@@ -310,7 +310,7 @@ def folder_finding(name: str, folder: Path, hint: str, state: State) -> Finding:
 
 
 def shared_memory(folder: Path) -> Iterator[Finding]:
-    """Loader processes hand over images through it."""
+    """Loader processes pass images through it."""
     if folder.is_dir():
         free = shutil.disk_usage(folder).free
         little = free < LITTLE_SHARED

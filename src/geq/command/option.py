@@ -146,7 +146,7 @@ def add_dataset_options(parser: Any) -> None:
 
 
 def add_data(parser: Any) -> None:
-    """The dataset, for a command that looks at a trained network, where it is not to be the run's own."""
+    """Add the dataset of a command on a trained network, which overrides the run's own."""
     parser.add_argument(
         "--data",
         type=str | None,

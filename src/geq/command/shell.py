@@ -45,7 +45,7 @@ def cases(syntax: Syntax) -> tuple[list[tuple[str, Value]], list[tuple[str, Valu
 
 
 def proposal(value: Value) -> str:
-    """Sets what the scripts below look at; nothing where the shell shall propose files."""
+    """Set the variables that the scripts below read; nothing where the shell shall propose files."""
     return {"words": f"list={joined(value.words)}", "run": "runs=1", "free": "files=1"}[value.kind]
 
 
@@ -72,7 +72,7 @@ def branches(syntaxes: Sequence[Syntax]) -> list[str]:
 
 RUNS = """\
 _geq_runs() {
-    # Names of the runs below the folder behind --runs.
+    # Names of the runs below the folder after --runs.
     local folder=runs place i
     for ((i = 1; i < cursor; i++)); do
         [[ ${given[i]} == --runs ]] && folder=${given[i+1]}

@@ -48,7 +48,7 @@ class Syntax:
 
     @property
     def valued(self) -> tuple[str, ...]:
-        """The options behind which a value stands."""
+        """Return the options that take a value."""
         return tuple(option.flag for option in self.options if option.value is not None)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 GOOD, BAD, WARNING = "green", "bold red", "yellow"
-"""Colours that mean something: what holds, what does not, and what to look at."""
+"""Colours of results: good, bad and doubtful."""
 
 
 def console_for(on_stderr: bool = False, quiet: bool = False, width: int = 160) -> Console:

@@ -1,4 +1,4 @@
-"""``geq train``: train a network, or go on with an interrupted run."""
+"""``geq train``: train a network, or resume an interrupted run."""
 
 from __future__ import annotations
 

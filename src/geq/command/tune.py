@@ -58,7 +58,7 @@ def main(arguments: list[str]) -> int:
     try:
         study = search.continue_until_done(report)
     except TrainingInterrupted:
-        console.print("stopped; the same command goes on from here", highlight=False)
+        console.print("stopped; the same command resumes from here", highlight=False)
         return 130
     if parsed.json:
         print_json([described(trial) for trial in study.trials])

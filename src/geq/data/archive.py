@@ -1,4 +1,4 @@
-"""Unpacks a tar archive that nobody has to trust.
+"""Safe unpacking of an untrusted tar archive.
 
 Only plain files and folders are taken, each below the target: no links, no devices, no absolute or climbing
 paths, no more bytes than announced. Nothing appears under its final name before all of it is there.

@@ -122,7 +122,7 @@ def read_hub(
 def _check_table(stored: Any, folder: Path) -> None:
     """Refuse a damaged Arrow file.
 
-    It is mapped into memory as it is: what its offsets point at is not looked at until it is read, and
+    It is mapped into memory as it is: what its offsets point at is not checked until it is read, and
     outside of the file that ends the process.
     """
     try:

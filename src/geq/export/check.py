@@ -62,7 +62,7 @@ def tightened(network: Network) -> Network:
 
 @torch.no_grad()
 def reference(network: Network, x: Float[Tensor, "b c h w"]) -> tuple[Tensor, Bool[Tensor, " b"]]:
-    """Logits, and which samples have settled: their residuals are within ten times the tight tolerance."""
+    """Return logits, and which samples converged: residuals are within ten times the tight tolerance."""
     settled = torch.ones(len(x), dtype=torch.bool)
     with ignore_failures(network):
         logits = network(x)
@@ -122,7 +122,7 @@ def demand(agreement: Agreement, largest: float) -> None:
     if not agreement.settled:
         raise GeqError(
             f"the exported file must be compared with the network at its equilibria: none of the "
-            f"{agreement.images} images has one within {10 * TIGHT:g} after {MANY_STEPS} steps; look at "
+            f"{agreement.images} images has one within {10 * TIGHT:g} after {MANY_STEPS} steps; see "
             "'geq analyze' of the run"
         )
     if not agreement.difference <= LIMIT * largest:

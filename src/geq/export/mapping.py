@@ -256,7 +256,7 @@ class DeepMap(PlainMap):
 
 
 class CellMap(PlainMap):
-    """Any other cell, as it is: what it computes from the input is computed in every step anew."""
+    """Any other cell: its function of the input is recomputed in every step."""
 
     def __init__(self, cell: Cell) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Feature maps inside a network, as a network names them to whoever explains it."""
+"""Feature maps inside a network, by the names that explanations use."""
 
 from __future__ import annotations
 

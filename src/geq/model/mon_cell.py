@@ -3,7 +3,7 @@ find it.
 
     W = (1 − m)I − AᵀA + B − Bᵀ,     hence I − W = mI + AᵀA + Bᵀ − B ⪰ mI for all A and B,
 
-so that there is exactly one equilibrium, whatever the norm of W. A and B are circular 3×3 convolutions, A =
+so that there is exactly one equilibrium for any norm of W. A and B are circular 3×3 convolutions, A =
 g·V/‖V‖ and B = h·V'/‖V'‖ in the Frobenius norm of the kernel, with learned g and h. Everything is applied in
 the Fourier domain, where I − W and the resolvent (I + α(I − W))⁻¹ are exact.
 

@@ -28,7 +28,7 @@ def channels_first(images: Array, channel_axis: int | None) -> Array:
 
     Args:
         images: of three or four axes.
-        channel_axis: 1 or −1 (3); None to tell from the sizes.
+        channel_axis: 1 or −1 (3); None to infer it from the sizes.
     """
     if channel_axis not in (None, 1, 3, -1):
         raise OptionError(f"channel_axis must be 1, -1 or None: got {channel_axis!r}")

@@ -261,7 +261,7 @@ class EquilibriumEstimator(BaseEstimator, metaclass=CheckedOptions):
     # ---------------------------------------------------------------------------------------- predicting
 
     def _outputs(self, X: Any) -> Tensor:
-        """The network's output for every row, on the CPU; leaves a report of the equilibria behind."""
+        """Return the network's output for every row, on the CPU, and store a report of the equilibria."""
         network = self.network_
         x = self._standardised(self._read(X, reset=False))
         nothing = x.new_empty(len(x))

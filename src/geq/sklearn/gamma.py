@@ -1,4 +1,4 @@
-"""A γ that looks at no batch."""
+"""Rule for γ that depends on no batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one figure that a task is judged by."""
+"""Main figure of a task."""
 
 from __future__ import annotations
 

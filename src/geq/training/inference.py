@@ -16,7 +16,7 @@ from geq.training.option import SegmentationOptions
 class Inference:
     """
     Args:
-        window: height and width of the window; None looks at the whole image.
+        window: height and width of the window; None for the whole image.
         overlap: share of the window that its neighbour sees as well.
     """
 

@@ -147,7 +147,7 @@ def _validation(options: DataOptions) -> int | float | None:
     if options.validation == "official":
         if not (info.own_val and info.public_test) and not has_own_validation(options):
             raise OptionError(
-                f"{options.data} has no official validation images beside those that it is judged on: give "
+                f"{options.data} has no official validation images besides those it is evaluated on: give "
                 "--validation a share or a number, or 0"
             )
         return None
@@ -225,7 +225,7 @@ def training_loader(
 
 
 def evaluation_batch(dataset: Dataset) -> int:
-    """Images of a batch: fewer where every pixel is judged."""
+    """Images of a batch: fewer for segmentation."""
     if not isinstance(dataset, SegmentationDataset):
         return EVALUATION_BATCH
     return max(1, SCENE_PIXELS // dataset.read(0)[1].numel())

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 GREY = (0.299, 0.587, 0.114)
 """Weights of red, green and blue in the brightness (ITU-R BT.601)."""
 BATCH = 250
-"""Images that are looked at at once; results do not depend on it."""
+"""Images per batch; results do not depend on it."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ MOST = 8
 """Saliency grids of one run."""
 
 PICTURES = {
-    "ood.png": "Scores of test images and of strange ones: the further apart, the better they are told",
+    "ood.png": "Scores of test images and out-of-distribution images: well separated is well detected",
     "attack.png": "Accuracy under attacks of growing strength",
 }
 
@@ -57,7 +57,7 @@ def run_figures(run: Path, name: str, complaints: list[str]) -> list[Figure]:
                 figure = draw(parse_json(path.read_text(encoding="utf-8"))["values"], name)
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
                 complaints.append(f"{name}/{path.name} is not an analysis that can be drawn ({problem!r})")
-        if figure is None:  # what was drawn at the time, if it cannot be drawn anew
+        if figure is None:  # the picture of the run, if it cannot be drawn again
             figure = picture(
                 path.with_suffix(".png"), f"{name}: {file}", f"{file.capitalize()} of the run", complaints
             )

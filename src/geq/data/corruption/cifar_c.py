@@ -42,7 +42,7 @@ def write_cifar_c(
     """Write corrupted copies of ``dataset`` in the published layout; gives the files that are new.
 
     A file grows as ``NAME.npy.part`` and gets its name when it is whole. After an interruption the same
-    call goes on with the chunk that was under way; the result is the same, byte for byte. ``geq.json``
+    call resumes at the unfinished chunk; the result is the same, byte for byte. ``geq.json``
     remembers the source and the seed, and another source or seed in the same folder is refused.
     """
     wanted = corruption_names() if names is None else tuple(names)
