@@ -81,7 +81,7 @@ def facts(found: Explanation) -> Markup:
 
 
 def certificate(found: Explanation) -> Markup:
-    """What the weights prove, in plain words."""
+    """Return the certificate of the weights in plain words."""
     if not found.branches:
         return EMPTY
     certificates = [branch.certificate for branch in found.branches]

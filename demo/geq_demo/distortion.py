@@ -1,4 +1,4 @@
-"""What is done to an image before a network sees it."""
+"""Distortions of an image before a network gets it."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class SamplePicture:
         return f"test image {self.index} of {self.dataset}"
 
     def is_same(self, other: SamplePicture) -> bool:
-        """Whether both are one image of one dataset; datasets of the same name may differ."""
+        """Return whether both are one image of one dataset; datasets of the same name may differ."""
         same = (self.dataset, self.index, self.truth) == (other.dataset, other.index, other.truth)
         return same and torch.equal(self.pixels, other.pixels)
 

@@ -1,4 +1,4 @@
-"""What each control of the page does, without the page: from choices to HTML."""
+"""Actions of the page's controls, without the page: from choices to HTML."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ THUMBNAIL = 96
 
 @dataclass(frozen=True)
 class Look:
-    """How somebody looks at the solve of a network.
+    """Settings of the view of a solve.
 
     Args:
         branch: which equilibrium.
@@ -166,5 +166,5 @@ class Session:
 
 
 def complaint(words: str) -> Markup:
-    """What is wrong, where a person sees it."""
+    """Return an error message as HTML."""
     return element("p", words, {"class": "geq complaint", "role": "alert"})

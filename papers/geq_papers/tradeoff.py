@@ -39,7 +39,7 @@ TIMED_IMAGES, REPEATS = 500, 3
 
 @dataclass(frozen=True)
 class Row:
-    """What came of one setting: a line of the table.
+    """Result of one setting: a line of the table.
 
     Args:
         label: of the setting.

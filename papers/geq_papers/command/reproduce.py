@@ -169,7 +169,7 @@ def chosen_arms(only: str | None, experiments: list[Experiment], scale: ScaleNam
 
 
 def missing_data(jobs: list[Job]) -> str | None:
-    """What must be fetched before an experiment can run."""
+    """Return a message about data that must be fetched before an experiment can run."""
     from geq.errors import DataError
     from geq.training.ingredient import open_split
 

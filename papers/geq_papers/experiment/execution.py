@@ -99,7 +99,7 @@ def solver_figures(final: dict[str, Any]) -> dict[str, Any]:
 
 
 def cpu_name(described: Path) -> str:
-    """What the system calls its processor."""
+    """Return the system's name of its processor."""
     lines: Iterable[str] = described.read_text(encoding="utf-8").splitlines() if described.exists() else ()
     named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return named[0] if named else platform.processor() or platform.machine()

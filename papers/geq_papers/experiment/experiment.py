@@ -1,4 +1,4 @@
-"""What an experiment is: arms that are trained alike, the metrics to show, the paper's figures and claims."""
+"""Experiment: arms trained alike, the metrics to show, the paper's figures and claims."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class Scale:
-    """How an experiment is run at one scale.
+    """Settings of an experiment at one scale.
 
     Args:
         recipe: options of TrainOptions that all arms have.

@@ -116,7 +116,7 @@ class RayLauncher:
 
 
 def found_address() -> str | None:
-    """What ``RAY_ADDRESS`` names, or the cluster that ``ray start`` started on this machine.
+    """Return the address in ``RAY_ADDRESS``, or of the cluster that ``ray start`` started on this machine.
 
     Not every cluster that Ray itself would find: one that another program holds for itself is left alone.
     """
@@ -126,7 +126,7 @@ def found_address() -> str | None:
 
 
 def is_here(address: str) -> bool:
-    """Whether only this machine can reach it.
+    """Return whether only this machine can reach it.
 
     >>> is_here("local"), is_here("127.0.0.1:6379"), is_here("head:6379")
     (True, True, False)

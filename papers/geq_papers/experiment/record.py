@@ -56,7 +56,7 @@ class Record:
 
     @property
     def figures(self) -> dict[str, Any]:
-        """What tables and claims are about: the metrics, and "train_loss" of the last epoch."""
+        """Return the figures of tables and claims: the metrics, and "train_loss" of the last epoch."""
         last = self.epochs[-1] if self.epochs else {}
         fitted = {"train_loss": last["train_loss"]} if "train_loss" in last else {}
         return fitted | self.metrics

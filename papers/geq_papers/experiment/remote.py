@@ -1,4 +1,4 @@
-"""What runs on a machine of a cluster: the same child process as on one's own.
+"""Task on a machine of a cluster: the same child process as on the local machine.
 
 Nothing but the standard library is imported here: the cluster's worker loads this module, and only the child
 loads torch.

@@ -31,7 +31,7 @@ class Interrupted(GeqError):
 
 @runtime_checkable
 class Watcher(Protocol):
-    """Who is told how things go."""
+    """Observer of the progress."""
 
     def started(self, work: Work) -> None: ...
 
@@ -78,7 +78,7 @@ class Runner:
         return {(record.arm, record.seed) for record in usable(experiment, scale, records)[0]}
 
     def collect(self, job: Job) -> bool:
-        """Whether its process has left a record, which is now among the results."""
+        """Move the record of its process to the results; return whether there was one."""
         record = job.made()
         if record is not None:
             add_record(record_path(self.results, job.scale, job.experiment), record)

@@ -1,4 +1,4 @@
-"""What the experiments of the study share: is it the Gaussian, and what makes it work?
+"""Shared arms and recipes of the study's experiments.
 
 Every choice is made by validation images, which are held out of the training images; test images are for the
 finalists (``study-final``). All runs are small: minutes of one core.
@@ -99,7 +99,7 @@ def studied(
 
 
 def finalists(data: str, *measurements: Measurement, note: str) -> Scale:
-    """What test images judge, once and at the end: longer trainings, on more images than the others."""
+    """Return the scale of the final comparison on test images: longer trainings, on more images than the others."""
     return small(data, 12_000, 8, *measurements, note=note, evaluate_every=8)
 
 

@@ -76,7 +76,7 @@ def conjugate(
 
 
 def _grows_for_ever(unit: Unit, y: Tensor, v: Tensor, direction: Tensor) -> bool:
-    """Whether ⟨y, ·⟩ − ψ, which is concave, still rises as steeply very far away: then it has no maximum."""
+    """Return whether the concave ⟨y, ·⟩ − ψ still rises as steeply very far away: then it has no maximum."""
     far = y - unit(v + (LARGEST_STEP / direction.norm().item()) * direction)
     return (far @ direction).item() > 0.5 * direction.square().sum().item()
 

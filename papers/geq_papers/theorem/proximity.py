@@ -1,4 +1,4 @@
-"""Whether a point is the prox of a convex function, judged by values of that function only."""
+"""Check of a point as the prox of a convex function, by values of that function only."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ TOLERANCE = 1e-8
 
 
 def inclusion_residual(deep: Composition, blocks: Float[Tensor, "layers state"]) -> float:
-    """How far 0 is from ∂Φ(z̃) + (I − P)z̃ (eq. 8), in the Euclidean norm over all blocks.
+    """Return the distance of 0 from ∂Φ(z̃) + (I − P)z̃ (eq. 8), in the Euclidean norm over all blocks.
 
     For α < 1 the envelopes are smooth and it is ‖∇Φ(z̃) + (I − P)z̃‖. For α = 1, Φ = Σφ_i has many
     subgradients (or none: infinite); the result is then the distance to one of them, found from z_{i−1},

@@ -1,4 +1,4 @@
-"""Which claims hold: those of the papers, and apart from them the questions of this project."""
+"""Verdicts on the claims of the papers, and apart from them on the questions of this project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``geq analyze`` and ``geq explain`` left in the folders of runs: reliability, corruption, saliency."""
+"""Results of ``geq analyze`` and ``geq explain`` in run folders: reliability, corruption, saliency."""
 
 from __future__ import annotations
 
