@@ -74,7 +74,7 @@ def facts(found: Explanation) -> Markup:
     items = [
         ("steps of the solver", f"{steps} (one number per branch)" if several else steps),
         ("what still moved at the end (residual)", shown(found.residual)),
-        ("settled", "yes" if found.converged else "no: the answer is the best state that was found"),
+        ("converged", "yes" if found.converged else "no: the answer is the best state that was found"),
     ]
     cells = [element("div", [element("dt", name), element("dd", value)]) for name, value in items]
     return element("dl", cells, {"class": "facts"})

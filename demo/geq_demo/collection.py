@@ -15,7 +15,7 @@ PREFERRED = "geq-digits"
 
 
 class Collection:
-    """Networks by name, each loaded when it is first looked at.
+    """Networks by name, each loaded on first use.
 
     Args:
         folders: of the runs.

@@ -1,4 +1,4 @@
-"""The image that the page is about: one of the test images, or a file that somebody gave."""
+"""Image of the page: a test image or an uploaded file."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class SamplePicture:
 
 @dataclass(frozen=True)
 class FilePicture:
-    """An image file that somebody gave; read again for each size, so that no large image stays in memory.
+    """An uploaded image file; read again for each size, so that no large image stays in memory.
 
     Args:
         path: where the server keeps it.

@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args(arguments)
-    # Peers and profilers print; only records may reach whoever reads them.
+    # Peers and profilers print; only records may reach the reader.
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     torch.set_num_threads(options.threads)

@@ -1,4 +1,4 @@
-"""Ratios of paired timings: the only numbers that a benchmark on somebody else's machine can promise."""
+"""Ratios of paired timings: the only numbers of a benchmark that carry over to other machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``geq reproduce NAME``: run a table or figure of the papers, and judge what it claims."""
+"""``geq reproduce NAME``: run a table or figure of the papers and test its claims."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def make_record(job: Job) -> Record:
 
 
 def without_places(options: dict[str, Any]) -> dict[str, Any]:
-    """Records are published: the folders of the machine that made them are nobody's business."""
+    """Remove folders of this machine: records are published."""
     return {name: value for name, value in options.items() if name not in ("runs", "data_root")}
 
 

@@ -32,7 +32,7 @@ class Metric:
     Args:
         key: in the records' metrics.
         label: the column's head.
-        unit: behind the head; "" for none.
+        unit: after the head; "" for none.
         digits: after the point.
         lower_is_better: for marking the best.
     """

@@ -37,7 +37,7 @@ KNOCK = 10.0
 """Seconds to wait for an answer of a cluster."""
 
 STORE = 2**27
-"""Bytes of memory for what tasks hand over: a code and some lines of text."""
+"""Bytes of memory for the results of tasks: a code and some lines of text."""
 
 
 class RayTask:
@@ -136,7 +136,7 @@ def is_here(address: str) -> bool:
 
 
 def knock(address: str) -> None:
-    """An error at once where nobody listens; Ray itself would try for a quarter of an hour."""
+    """Raise an error at once if no server listens; Ray itself would try for a quarter of an hour."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if colon and port.isdigit():
         socket.create_connection((host.strip("[]"), int(port)), KNOCK).close()

@@ -113,7 +113,7 @@ def read_records(path: str | Path) -> tuple[list[Record], list[str]]:
 
 
 def add_record(path: Path, record: Record) -> None:
-    """Put a record at the end of a file; lines that are there stay as they are, whatever they hold.
+    """Append a record to a file; existing lines are kept, even broken ones.
 
     The file is replaced in one step, under a lock, so that several jobs of a cluster can write it. A record
     that another of them has put there already is not put there again.

@@ -19,7 +19,7 @@ from geq_papers.experiment.plan import Job, Work, grouped, usable
 from geq_papers.experiment.record import add_record, read_records, record_path
 
 PAUSE = 0.2
-"""Seconds between looks at the processes."""
+"""Seconds between checks of the processes."""
 
 TAIL = 12
 """Lines of a failed process's output that are shown."""

@@ -1,4 +1,4 @@
-"""A picture as it stands on the page: with a caption, a legend, and words for who does not see it."""
+"""Picture of the page with a caption, a legend, and a text alternative."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def conjugate(
 ) -> Conjugate:
     """ψ*(y) by proximal points v ← argmax ⟨y, v⟩ − ψ(v) − ‖v − v_k‖²/2t with growing t.
 
-    Each is a strongly concave problem for Newton's method, whatever the rank of W. The residual y − f(v)
+    Each is a strongly concave problem for Newton's method, for any rank of W. The residual y − f(v)
     falls monotonically to the difference between y and its projection on the closure of dom ψ*, so it tells
     whether ψ*(y) is finite.
 

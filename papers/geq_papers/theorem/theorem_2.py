@@ -51,7 +51,7 @@ def check_theorem_2(deep: Composition, seed: int = 0) -> TheoremCheck:
     generator = torch.Generator().manual_seed(seed)
     noise = 0.1 * torch.randn(blocks.shape, generator=generator, dtype=torch.float64)
     here = inclusion_residual(deep, blocks)
-    # z̃ ↦ ∂Φ + (I − P)z̃ is monotone: ⟨residual at z̃ + d, d⟩ ≥ 0 whatever d is.
+    # z̃ ↦ ∂Φ + (I − P)z̃ is monotone: ⟨residual at z̃ + d, d⟩ ≥ 0 for every d.
     monotone = 0.0
     if deep.alpha < 1:
         moved = blocks + noise

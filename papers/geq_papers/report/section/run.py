@@ -67,9 +67,7 @@ def run_figures(run: Path, name: str, complaints: list[str]) -> list[Figure]:
     grids = sorted((run / "explain").glob("*.saliency.png"))
     for path in grids[:MOST]:
         image = path.name.removesuffix(".saliency.png")
-        caption = (
-            "What the network looks at: Grad-CAM at the equilibrium, attention and energy of the patches"
-        )
+        caption = "Grad-CAM at the equilibrium, attention and energy of the patches"
         figures.append(picture(path, f"{name}: saliency of {image}", caption, complaints))
     if len(grids) > MOST:
         complaints.append(f"{name}: {len(grids) - MOST} of {len(grids)} saliency grids")
