@@ -27,6 +27,7 @@ NAMESPACES = [
     "certificates",
     "constraints",
     "errors",
+    "export",
     "gradients",
     "kernels",
     "layers",

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from geq.cells import EnergyProblem
 from geq.errors import GeqError, InputError, OptionError
-from geq.export.portable import refuse
+from geq.export.portable_network import refuse
 from geq.model.feature_map import FeatureMap
 from geq.model.network import Network
 from geq.model.registry import create_model, list_models

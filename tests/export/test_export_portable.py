@@ -11,7 +11,7 @@ from geq.cells import Cell, EnergyProblem
 from geq.data.dataset import Statistics
 from geq.equilibrium import ignore_failures
 from geq.errors import OptionError
-from geq.export.portable import PortableNetwork
+from geq.export.portable_network import PortableNetwork
 from geq.kernels import GaussianKernel, Kernel
 from geq.model.network import Network
 from geq.model.registry import create_model
@@ -174,7 +174,7 @@ def test_derived_gradients_are_refused() -> None:
 
 def test_a_cell_of_ones_own_is_taken_as_it_is() -> None:
     from geq.equilibrium import Equilibrium
-    from geq.export.portable import PortableEquilibrium, Solve
+    from geq.export.portable_model import PortableEquilibrium, Solve
 
     class Tanh(Cell):
         def __init__(self) -> None:

@@ -109,7 +109,7 @@ def declare(parser: Any) -> None:
 def main(arguments: list[str]) -> int:
     asked = parse("analyze", SUMMARY, arguments, declare)
 
-    from geq.analysis.request import Settings, chosen
+    from geq.analysis.request import GROUPS, PARTS, Settings, chosen
     from geq.training.run import RunFolder
 
     names = chosen(None if asked.only is None else words(asked.only))

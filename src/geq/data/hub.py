@@ -17,7 +17,7 @@ from geq.data.image import decode_image
 from geq.errors import DataError, MissingExtraError, one_line, unknown_name
 
 MEASURED = 1000
-"""How many images, evenly spread, the statistics are measured on."""
+"""Number of images, evenly spread, on which the statistics are measured."""
 SPLIT_NAMES = {"train": ("train",), "val": ("validation", "val", "valid"), "test": ("test",)}
 
 

@@ -23,7 +23,7 @@ FOLDERS = {
     "fashion_mnist": ("fashion-mnist", "fashion_mnist", "FashionMNIST/raw"),
 }
 SYSTEM_FOLDERS = {"mnist": (), "fashion_mnist": (Path("/usr/share/datasets/fashion-mnist"),)}
-"""Where Debian's package dataset-fashion-mnist puts its files."""
+"""Folder of Debian's package dataset-fashion-mnist."""
 
 CLASSES = {
     "mnist": tuple("0123456789"),

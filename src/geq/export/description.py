@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 
 from geq.data.dataset import Statistics
-from geq.export.portable import PortableNetwork
+from geq.export.portable_network import PortableNetwork
 
 INPUT = "float32, (batch, channel, height, width), values from 0 to 1, red green blue; normalised inside"
 SQUARE = (
@@ -17,7 +17,7 @@ SQUARE = (
 )
 GREY_INPUT = "; the one channel is 0.299 red + 0.587 green + 0.114 blue"
 SCENE = "RGB, upright (EXIF), resized as a whole to {width}×{height} by an antialiased bilinear filter"
-"""How a file becomes an input, for networks that classify and for networks that label pixels."""
+"""Preprocessing of a file, for classifiers and for segmenters."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Description:
             "model": self.model,
             "classes": json.dumps(self.classes, ensure_ascii=False),
             "input": INPUT,
-            "preprocessing": self.preprocessing(network.network.labels_pixels),
+            "preprocessing": self.preprocessing(network.labels_pixels),
             "shape": json.dumps(self.shape),
             "mean": json.dumps(self.statistics.mean),
             "std": json.dumps(self.statistics.std),

@@ -153,6 +153,17 @@ class PatchAttraction(Attraction):
         return from_patches(torch.exp(-scale[0] * square) * projected, *self.sizes)
 
 
+class GivenAttraction(Attraction):
+    """The gradient that a custom kernel gives by its own ``grad``."""
+
+    def __init__(self, similarity: Kernel) -> None:
+        super().__init__()
+        self.similarity = similarity
+
+    def forward(self, u: Tensor, v: Tensor, *scale: Tensor) -> Tensor:
+        return self.similarity.grad(u, v)
+
+
 def per_patch(gamma: Tensor, q: Tensor) -> Tensor:
     """γ as one number, or for every distance of q."""
     return gamma.expand(q.shape) if gamma.dim() else gamma
@@ -166,9 +177,11 @@ def attraction_of(similarity: Kernel, dtype: torch.dtype) -> Attraction:
             return GaussianAttraction(similarity)
         case InnerProductKernel():
             return InnerProductAttraction(similarity)
+    if type(similarity).grad is not Kernel.grad and type(similarity).bind is Kernel.bind:
+        return GivenAttraction(similarity)
     raise OptionError(
-        f"the similarity {type(similarity).__name__} cannot be exported: its gradient is not one of the "
-        "known closed forms (linear, polynomial, sigmoid, Gaussian, patch Gaussian)"
+        f"the kernel {type(similarity).__name__} cannot be exported: its gradient is derived by autograd, "
+        "which a file cannot hold; give the kernel a method `grad(u, v)` with tensor operations"
     )
 
 

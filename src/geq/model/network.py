@@ -50,7 +50,7 @@ class Network(nn.Module):
     config_class: ClassVar[type[NetworkConfig]]
 
     labels_pixels: ClassVar[bool] = False
-    """Whether the logits are those of each pixel, not of the whole image."""
+    """True for logits of each pixel, false for logits of the whole image."""
 
     registry_name: str | None = None
     """The name that :func:`geq.model.registry.create_model` was called with."""

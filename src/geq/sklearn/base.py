@@ -85,7 +85,7 @@ class EquilibriumEstimator(BaseEstimator, metaclass=CheckedOptions):
         self.verbose = verbose
 
     classify: bool
-    """Whether targets are classes."""
+    """True if targets are classes."""
     scaler_: StandardScaler
 
     @abstractmethod

@@ -40,7 +40,7 @@ KINDS: dict[str, type | tuple[type, ...]] = {
 }
 
 OWN = {"measures", "callbacks", "random"}
-"""What each process has for itself."""
+"""State of each single process."""
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def short_commit(commit: str | None, digits: int = 7) -> str | None:
 
 
 MATTERING = ("threads", "machine", "python")
-"""What can change the last bits of a sum."""
+"""Entries that can change the last bits of a sum."""
 
 
 def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:

@@ -21,7 +21,7 @@ from geq.data.transform.default import Augment, default_transform
 from geq.data.transform.pixel import Normalize
 from geq.errors import CheckpointError, DataError, OptionError
 from geq.model.catalogue import catalogue
-from geq.model.config import STEPPED, NetworkConfig, field_types, from_json, typed_fields
+from geq.model.config import STEPPED, NetworkConfig, field_types, from_json, override, typed_fields
 from geq.model.differentiation import DifferentiationConfig
 from geq.model.network import Network
 from geq.model.registry import create_model, model_spec
