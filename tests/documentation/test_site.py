@@ -34,7 +34,7 @@ CUT = """[...document.querySelectorAll('.md-typeset__scrollwrap, .md-typeset pre
 
 
 class Page(HTMLParser):
-    """What a page loads, where it links to and what can be linked to in it."""
+    """Resources, links and anchors of a page."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
