@@ -12,10 +12,10 @@ from torch import nn
 import geq
 from geq.kernels import to_patches
 from geq.model.network import Network
-from geq.training.ingredient import evaluation_loader, open_split
-from geq.training.monitor import LIMITS, AttentionStatistics, collapse_advice
-from geq.training.probe import effective_rank, probe, probe_with_batch_statistics, summarise
-from geq.training.run import RunFolder
+from geq.training.equilibrium_probe import effective_rank, probe, probe_with_batch_statistics, summarise
+from geq.training.run_folder import RunFolder
+from geq.training.setup import evaluation_loader, open_split
+from geq.training.training_monitors import LIMITS, AttentionStatistics, collapse_advice
 from geq_papers.experiment.equilibrium_measurement import (
     CutOff,
     Equilibria,

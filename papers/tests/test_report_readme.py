@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from geq_papers.bench.markdown import markdown, read_records
+from geq_papers.bench.terminal_output import markdown, read_records
+from geq_papers.experiment.experiment_registry import EXPERIMENTS, PAPERS, STUDY
 from geq_papers.experiment.plan import usable
-from geq_papers.experiment.registry import EXPERIMENTS, PAPERS, STUDY
+from geq_papers.report.evidence import Evidence, gather
 from geq_papers.report.page import sections
 from geq_papers.report.result_page import MARKED, PAGES, blocks, written
-from geq_papers.report.source import Evidence, gather
-from geq_papers.report.table import Table
+from geq_papers.report.table import ReportTable
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -45,7 +45,7 @@ def evidence() -> Evidence:
 
 
 @pytest.fixture(scope="module")
-def claims(evidence: Evidence) -> tuple[Table, ...]:
+def claims(evidence: Evidence) -> tuple[ReportTable, ...]:
     return next(section for section in sections(evidence) if section.anchor == "claims").tables
 
 
@@ -59,7 +59,7 @@ def test_page_of_results_shows_what_the_records_say(name: str, evidence: Evidenc
     assert written(text.replace("| fails |", "| holds |").replace(" fail, ", " hold, "), made) == text
 
 
-def test_every_claim_stands_on_one_page_with_its_verdict(claims: tuple[Table, ...]) -> None:
+def test_every_claim_stands_on_one_page_with_its_verdict(claims: tuple[ReportTable, ...]) -> None:
     shown = [cells(row) for name in PAGES[1:] for row in claim_rows(name)]
     made = [cells(row) for table in claims for row in rows(table.markdown())[2:]]
     assert Counter((row[1], *row[3:]) for row in shown) == Counter((row[1], *row[3:]) for row in made)
@@ -101,7 +101,7 @@ def test_overview_counts_the_papers_claims_apart_from_our_questions() -> None:
     assert int(cells(ours[-1])[-1]) == asked + sum(len(one.claims) for one in STUDY.values())
 
 
-def test_readme_shows_what_the_records_say(claims: tuple[Table, ...]) -> None:
+def test_readme_shows_what_the_records_say(claims: tuple[ReportTable, ...]) -> None:
     """Every row of its table repeats, word for word, cells of one row of the claims or of the benchmarks."""
     files = sorted((ROOT / "benchmarks" / "record").glob("*.jsonl"))
     measured = markdown((record for path in files for record in read_records(path)), brief=True)

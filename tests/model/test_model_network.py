@@ -13,8 +13,8 @@ from geq.equilibrium import Equilibrium
 from geq.errors import ConvergenceWarning, GeqError, InputError, OptionError
 from geq.kernels import GaussianKernel
 from geq.model.config import NetworkConfig
+from geq.model.model_registry import create_model
 from geq.model.network import Network
-from geq.model.registry import create_model
 from geq.operators import Dense
 
 

@@ -14,12 +14,12 @@ from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
-from geq_papers.experiment.registry import EXPERIMENTS, STUDY
+from geq_papers.experiment.experiment_registry import EXPERIMENTS, STUDY
+from geq_papers.report.evidence import Evidence
 from geq_papers.report.section.claim import COLUMNS, MARKS, NOTE, Found, judge_all
 from geq_papers.report.section.claim import row as claim_row
 from geq_papers.report.section.result import heading
-from geq_papers.report.source import Evidence
-from geq_papers.report.table import Cell, Column, Table
+from geq_papers.report.table import Column, ReportTable, TableCell
 
 PAPERS = {"geq": "GEQ", "kerdeq": "KerDEQ", "opteq": "OptEq"}
 """Page -> first word of the source of its experiments."""
@@ -38,17 +38,21 @@ def paper_of(found: Found) -> str:
     return next(page for page, word in PAPERS.items() if word == first)
 
 
-def count_table(head: str, rows: Mapping[str, list[Found]]) -> Table:
+def count_table(head: str, rows: Mapping[str, list[Found]]) -> ReportTable:
     """Return the number of claims of each verdict, a row for each paper that has any."""
     columns = (Column(head), *(Column(SHORT.get(verdict, verdict), numeric=True) for verdict in MARKS))
     columns = (*columns, Column("all", numeric=True))
     counted = {label: Counter(one[2].verdict for one in found) for label, found in rows.items() if found}
     counted["together"] = sum(counted.values(), Counter())
-    return Table(
+    return ReportTable(
         "",
         columns,
         tuple(
-            (Cell(label), *(Cell(str(one[verdict])) for verdict in MARKS), Cell(str(one.total())))
+            (
+                TableCell(label),
+                *(TableCell(str(one[verdict])) for verdict in MARKS),
+                TableCell(str(one.total())),
+            )
             for label, one in counted.items()
         ),
     )
@@ -68,14 +72,16 @@ def sentence(found: list[Found], noun: str) -> str:
     )
 
 
-def claim_table(title: str, found: list[Found], paper: str) -> Table:
+def claim_table(title: str, found: list[Found], paper: str) -> ReportTable:
     """Return claims with their verdicts; the paper's name is left out where the page bears it."""
     rows = []
     for one in found:
         verdict, claim, where, *rest = claim_row(*one)
         place = where.text.removeprefix(f"{PAPERS.get(paper, '')} ")
-        rows.append((replace(verdict, text=SHORT.get(verdict.text, verdict.text)), claim, Cell(place), *rest))
-    return Table(title, COLUMNS, tuple(rows))
+        rows.append(
+            (replace(verdict, text=SHORT.get(verdict.text, verdict.text)), claim, TableCell(place), *rest)
+        )
+    return ReportTable(title, COLUMNS, tuple(rows))
 
 
 def blocks(evidence: Evidence, page: str) -> dict[str, str]:
@@ -123,7 +129,7 @@ def written(text: str, made: Mapping[str, str]) -> str:
     return MARKED.sub(lambda part: f"{part[1]}{made[part[2]].strip()}\n{part[3]}", text)
 
 
-def _plain(table: Table) -> str:
+def _plain(table: ReportTable) -> str:
     """Return the table without its heading; links of its cells stay links."""
     text = table.markdown().partition("\n\n")[2]
     return re.sub(r"\\\[([^\]]*)\\\]\(", r"[\1](", text).strip()
@@ -135,7 +141,7 @@ def _note() -> str:
 
 def main(results: str, docs: str) -> None:
     from geq_papers.experiment.plan import usable
-    from geq_papers.report.source import gather
+    from geq_papers.report.evidence import gather
 
     evidence = gather(results, EXPERIMENTS, usable)
     for page in PAGES:

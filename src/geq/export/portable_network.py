@@ -17,8 +17,8 @@ from torch import Tensor
 
 from geq.data.dataset import Statistics
 from geq.errors import OptionError
+from geq.export.iteration import BATCH
 from geq.export.portable_model import PortableModel, refuse_coupled
-from geq.export.trace import BATCH
 from geq.model.network import Network
 
 
@@ -30,7 +30,7 @@ class PortableNetwork(PortableModel):
         statistics: Mean and standard deviation of the normalisation.
         size: Height and width of the images.
 
-    >>> from geq.model.registry import create_model
+    >>> from geq.model.model_registry import create_model
     >>> portable = PortableNetwork(create_model("geq_tiny"), Statistics((0.5,), (0.5,)), (8, 8))
     >>> logits, residual, steps, converged = portable(torch.rand(3, 1, 8, 8))
     >>> logits.shape, residual.shape, converged.tolist()

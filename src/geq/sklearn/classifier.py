@@ -12,9 +12,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length
 
 from geq.errors import InputError, OptionError
-from geq.sklearn.array import Array
 from geq.sklearn.base import EquilibriumEstimator
-from geq.sklearn.layer import GaussianEstimator, LinearKernelEstimator
+from geq.sklearn.input_arrays import Array
+from geq.sklearn.kernel_estimators import GaussianEstimator, LinearKernelEstimator
 
 Classifier = TypeVar("Classifier", bound="EquilibriumClassifier")
 
