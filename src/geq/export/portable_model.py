@@ -266,8 +266,8 @@ def fold(model: nn.Module, calls: Calls) -> None:
         sizes = {module.map_size(x) if isinstance(module, Equilibrium) else size_of(x) for x in given}
         if len(sizes) > 1 and any(type(part.constraint) is not Unconstrained for part in operators(module)):
             raise OptionError(
-                f"{name} is used for maps of several sizes, {sorted(sizes, key=str)}, and its norm depends on "
-                "them: export the parts of the model one by one, or give each size a layer"
+                f"{name} is used for maps of several sizes, {sorted(sizes, key=str)}, and its norm depends "
+                "on them: export the parts of the model one by one, or give each size a layer"
             )
         fold_norms(module, sizes.pop())
 
