@@ -26,7 +26,7 @@ def study(small: Small) -> Tradeoff:
 
 
 def run(study: Tradeoff) -> tuple[list[str], list[float]]:
-    """What was trained, and the residual of every row."""
+    """Trained settings, and the residual of every row."""
     trained: list[str] = []
 
     def remember(setting: TradeoffSetting) -> None:

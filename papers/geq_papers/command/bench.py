@@ -21,13 +21,17 @@ NAMES = (
 
 
 def declare(parser: Any) -> None:
-    parser.add_argument("--list", action="store_true", help="name the cases and end")
+    parser.add_argument("--list", action="store_true", help="list the cases and exit")
     parser.add_argument("--case", type=str, default=None, help="run one case, or several: a,b")
-    parser.add_argument("--quick", action="store_true", help="few repeats: whether it runs, not how fast")
-    parser.add_argument("--threads", type=int, default=1, help="of torch; with 1, CPU time is compared")
+    parser.add_argument(
+        "--quick", action="store_true", help="few repeats: checks that it runs, measures nothing"
+    )
+    parser.add_argument(
+        "--threads", type=int, default=1, help="number of threads of torch; with 1, CPU time is compared"
+    )
     parser.add_argument("--output", type=Path, default=Path("bench.jsonl"), help="file of records")
     parser.add_argument(
-        "--table", type=Path, nargs="+", default=None, help="only print these records, as Markdown"
+        "--table", type=Path, nargs="+", default=None, help="only print these records as Markdown"
     )
     parser.add_argument("--brief", action="store_true", help="with --table: one row for all branches")
     add_json(parser)

@@ -220,7 +220,7 @@ def replaced(model: nn.Module, old: nn.Module, new: nn.Module) -> nn.Module:
 
 
 Calls = dict[str, list[Any]]
-"""Name of a module -> the inputs that it was given in one forward pass."""
+"""Name of a module -> its inputs in one forward pass."""
 
 
 def recorded(model: nn.Module, inputs: tuple[Any, ...]) -> Calls:
@@ -294,7 +294,7 @@ def at_least_two(x: Tensor) -> Tensor:
 
 
 def feature_factor(layer: Equilibrium, x: Tensor) -> float | None:
-    """What tightens the tolerance of a layer that is solved in its features; None where it is not."""
+    """Return the factor on the tolerance of a layer that is solved in its features; None for others."""
     prepared = layer.solver.prepare(layer.cell.equation(x))
     in_features = layer.gradient.iterations is None and isinstance(prepared, FeatureEquation)
     return prepared.tolerance_factor if in_features else None
