@@ -14,7 +14,7 @@ PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "src" / "geq"
 PAGE = PACKAGE.parents[1] / "docs" / "architecture.md"
 
 BASE = {"errors", "certificates"}
-WEIGHTS = BASE | {"operators", "constraints"}
+WEIGHTS = BASE | {"frozen", "operators", "constraints"}
 PARTS = WEIGHTS | {"penalties", "regularizers", "kernels", "bandwidth"}
 CORE = PARTS | {"cells", "solvers", "gradients", "equilibrium"}
 NETWORK = CORE | {"layers", "model", "durable", "document"}
@@ -26,13 +26,14 @@ ALLOWED = {
     "durable": {"errors"},
     "number_format": set(),
     "printable": set(),
+    "frozen": {"errors"},
     "bandwidth": {"errors"},
     "constraints": {"errors"},
     "certificates": {"constraints"},
-    "operators": BASE | {"constraints"},
+    "operators": BASE | {"frozen", "constraints"},
     "penalties": BASE,
     "regularizers": {"errors", "penalties"},
-    "kernels": BASE | {"bandwidth", "operators", "penalties", "cache"},
+    "kernels": BASE | {"frozen", "bandwidth", "operators", "penalties", "cache"},
     "cells": BASE | {"kernels", "operators", "penalties", "regularizers"},
     "solvers": {"errors", "operators", "cells"},
     "gradients": {"errors", "cells", "solvers"},
@@ -57,6 +58,7 @@ ALLOWED = {
 ORDER = [
     *(
         "errors",
+        "frozen",
         "bandwidth",
         "constraints",
         "certificates",
