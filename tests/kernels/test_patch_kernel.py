@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import geq
+from geq import c_code
 from geq.kernels import compiled_patch
 
 needs_compiler = pytest.mark.skipif(compiled_patch.load() is None, reason="no C compiler on this machine")
@@ -108,9 +109,9 @@ def test_without_a_compiler_the_formula_serves(setting: dict[str, str], tmp_path
 
 def test_a_folder_that_others_can_write_to_is_not_trusted(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
-    assert not compiled_patch.trusted(tmp_path)
+    assert not c_code.trusted(tmp_path)
     tmp_path.chmod(0o700)
-    assert compiled_patch.trusted(tmp_path)
+    assert c_code.trusted(tmp_path)
 
 
 def kernel_arguments() -> dict[str, torch.Tensor]:

@@ -1,21 +1,13 @@
 """The compiled form of the patch operation, where the machine has a C compiler; nothing but a faster twin.
 
-``load`` compiles ``patch_kernel.c`` once (about a second) into the user's cache and loads it with ctypes.
-Without a compiler, on other devices and in other precisions the plain torch formula is used.
-``GEQ_COMPILE=0`` turns it off.
+Without a compiler (see :mod:`geq.c_code`), on other devices and in other precisions the plain torch formula
+is used.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
-import os
-import platform
-import shutil
-import stat
-import subprocess
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,11 +16,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from geq.cache import user_cache
+from geq import c_code
 from geq.errors import InputError
 
 SOURCE = Path(__file__).with_name("patch_kernel.c")
-FLAGS = ("-O3", "-march=native", "-std=gnu11", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math")
 Keep = Callable[[bool, Callable[[], Tensor]], Tensor]
 LIMIT, PAD = 512, 16
 """Most entries of a patch, and the multiple that its rows of G are padded to; as in the C file."""
@@ -46,65 +37,10 @@ class Geometry(ctypes.Structure):
     ]
 
 
-def cpu_features() -> str:
-    """Return the CPU features that ``-march=native`` uses: a shared home may serve different machines."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
-
-
 @functools.cache
 def load() -> ctypes.CDLL | None:
     """Return the compiled library, or None where it cannot be had."""
-    compiler = shutil.which(os.environ.get("CC", "cc"))
-    if os.environ.get("GEQ_COMPILE") == "0" or compiler is None:
-        return None
-    flags = (*FLAGS, "-fopenmp" if shares_openmp() else "-fopenmp-simd")
-    key = "\n".join(
-        [SOURCE.read_text(encoding="utf-8"), *flags, compiler, cpu_features(), platform.machine()]
-    )
-    name = f"patch-{hashlib.sha256(key.encode()).hexdigest()[:20]}.so"
-    try:
-        folder = user_cache() / "geq" / "kernel"
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        library = folder / name
-        if not (trusted(folder) and (library.exists() or compiled(compiler, flags, library))):
-            return None
-        return ctypes.CDLL(str(library))
-    except (OSError, RuntimeError):
-        return None  # no home, no cache to write to, or a library that does not load
-
-
-def shares_openmp() -> bool:
-    """Return whether torch's own OpenMP is visible; a second one would fight with it for the cores."""
-    return hasattr(ctypes.CDLL(None), "GOMP_parallel") and platform.system() == "Linux"
-
-
-def trusted(folder: Path) -> bool:
-    """Only load code from a folder that nobody else can write to."""
-    status = folder.stat()
-    return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-
-
-def compiled(compiler: str, flags: tuple[str, ...], library: Path) -> bool:
-    """Compile beside the target and rename, so that a half-written file is never loaded."""
-    handle, part = tempfile.mkstemp(suffix=".so", dir=library.parent)
-    os.close(handle)
-    try:
-        command = [compiler, *flags, str(SOURCE), "-o", part, "-lm"]
-        if "-fopenmp" in flags:
-            command.insert(-1, "-Wl,--as-needed,--unresolved-symbols=ignore-all")
-        done = subprocess.run(command, capture_output=True, timeout=120, check=False)
-        if done.returncode:
-            return False
-        os.replace(part, library)
-        return True
-    except subprocess.TimeoutExpired:
-        return False
-    finally:
-        Path(part).unlink(missing_ok=True)
+    return c_code.load(SOURCE)
 
 
 def usable(v: Tensor, u: Tensor, entries: int) -> bool:

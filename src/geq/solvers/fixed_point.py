@@ -140,6 +140,8 @@ class _Progress:
         self.tol, self.abs_tol = tol, abs_tol
         self.floor: Tensor | float = 0.0
         self.norm_dtype = torch.promote_types(z.dtype, torch.float32)
+        numbers = torch.finfo(self.norm_dtype)
+        self.low = math.sqrt(numbers.tiny) / numbers.eps
         self.best, self.best_is_start = z, True
         self.residual = torch.full((batch,), math.inf, dtype=self.norm_dtype)
         self.active = torch.ones(batch, dtype=torch.bool)
@@ -158,7 +160,6 @@ class _Progress:
     def record(self, z: Tensor, fz: Tensor, residual: Tensor) -> None:
         """Measure the residual at ``z``; keep it where it is the best, and stop the samples that are done."""
         absolute, image = self._norms(residual, fz)
-        absolute = rules.finite_or_nan(absolute, image)
         if self.limit is None:
             self.limit = rules.divergence_limit(absolute)
             self.floor = rules.residual_floor(absolute, self.tol, self.abs_tol)
@@ -187,21 +188,23 @@ class _Progress:
             self._held = _column(~active, z)
 
     def _norms(self, residual: Tensor, fz: Tensor) -> tuple[Tensor, Tensor]:
-        """‖f(z) − z‖ and ‖f(z)‖ of every sample.
+        """‖f(z) − z‖ (NaN where f(z) is not finite) and ‖f(z)‖ of every sample.
 
         The squares of very small or large numbers are zero or infinite, which would pass for convergence or
         divergence: those rows are scaled first. There are none in ordinary problems.
         """
         norms = [torch.linalg.vector_norm(rows, dim=1, dtype=self.norm_dtype) for rows in (residual, fz)]
         absolute, image = torch.stack(norms).cpu()
-        numbers = torch.finfo(self.norm_dtype)
-        low = math.sqrt(numbers.tiny) / numbers.eps
-        lost = self.active & ~((image >= low) & (absolute + image < math.inf))
+        sound = (image >= self.low) & (absolute + image < math.inf)
+        if bool(sound.all()):
+            return absolute, image
+        lost = self.active & ~sound
         if bool(lost.any()):
             index = lost.nonzero().squeeze(1)
             rows = index.to(fz.device)
             for found, values in ((absolute, residual), (image, fz)):
                 found[index] = rules.row_norm(values[rows].to(self.norm_dtype)).cpu()
+        absolute = rules.finite_or_nan(absolute, image)
         return absolute, image
 
     def hold(self, z: Tensor) -> Tensor:
