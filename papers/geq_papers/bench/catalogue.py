@@ -12,6 +12,7 @@ from geq_papers.bench.choice import choices
 from geq_papers.bench.memory import growth, peak_memory
 from geq_papers.bench.network import networks, small_network, start_up, threads
 from geq_papers.bench.step import equal_evaluations, inference, solver_overhead, to_tolerance, whole_layer
+from geq_papers.bench.whole import launches, layouts, small_networks
 
 OnBranch = Callable[[Branch, Setting], Iterator[Finding]]
 
@@ -39,6 +40,9 @@ CASES: dict[str, Case] = {
         ),
         Case("network", "images per second of whole CIFAR networks against ResNet-18", networks),
         Case("small", "geq_small against resnet_small, per training step", small_network),
+        Case("whole", "small networks, frozen: one image and a batch, against ONNX", small_networks),
+        Case("layout", "memory order of the maps by their side", layouts),
+        Case("launch", "kernel launches and waits of a training step, counted without a GPU", launches),
         Case("choice", "savings that were measured and not taken", choices),
         Case("growth", "time and memory against batch, side, channels and steps", growth),
         Case("thread", "one thread against two", threads),
