@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 import geq
-from geq_papers.bench.device import PretendedDevice, counted
+from geq_papers.bench.pretended_device import PretendedDevice, counted
 
 
 def test_reads_of_the_host_are_counted_and_its_own_arithmetic_is_not() -> None:

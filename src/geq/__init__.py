@@ -17,7 +17,7 @@ _HOME = {
     "geq.equilibrium": "Equilibrium ignore_failures",
     "geq.frozen": "freeze",
     "geq.layers": "GEQ2d OptEq2d GEQLinear OptEqLinear DeepOptEq2d DeepOptEqLinear",
-    "geq.model.registry": "create_model list_models",
+    "geq.model.model_registry": "create_model list_models",
     "geq.training.prediction": "load",
 }
 """Module -> the public names that live there."""
@@ -28,6 +28,7 @@ NAMESPACES = [
     "certificates",
     "constraints",
     "errors",
+    "export",
     "gradients",
     "kernels",
     "layers",

@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from geq.cache import user_cache
+from geq.cache_folder import user_cache
 
 FLAGS = ("-O3", "-march=native", "-std=gnu11", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math")
 

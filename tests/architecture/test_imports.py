@@ -17,16 +17,15 @@ BASE = {"errors", "certificates"}
 WEIGHTS = BASE | {"frozen", "operators", "constraints"}
 PARTS = WEIGHTS | {"penalties", "regularizers", "kernels", "bandwidth"}
 CORE = PARTS | {"cells", "solvers", "gradients", "equilibrium"}
-NETWORK = CORE | {"layers", "model", "durable", "document"}
+NETWORK = CORE | {"layers", "model", "atomic_io", "number_format", "safe_parsing"}
 
 ALLOWED = {
     "errors": set(),
-    "cache": set(),
-    "c_code": {"cache"},
-    "document": set(),
-    "durable": {"errors"},
+    "cache_folder": set(),
+    "c_code": {"cache_folder"},
+    "safe_parsing": set(),
+    "atomic_io": {"errors"},
     "number_format": set(),
-    "printable": set(),
     "frozen": {"errors"},
     "bandwidth": {"errors"},
     "constraints": {"errors"},
@@ -38,21 +37,26 @@ ALLOWED = {
     "cells": BASE | {"kernels", "operators", "penalties", "regularizers"},
     "solvers": {"errors", "operators", "cells", "c_code"},
     "gradients": {"errors", "cells", "solvers"},
-    "equilibrium": BASE | {"bandwidth", "operators", "cells", "solvers", "gradients", "compiled"},
-    "compiled": {"equilibrium"},
+    "equilibrium": BASE | {"bandwidth", "operators", "cells", "solvers", "gradients", "torch_compile"},
+    "torch_compile": {"equilibrium"},
     "layers": CORE,
     "plugin": set(),
-    "model": CORE | {"layers", "durable", "document", "plugin"},
-    "data": {"errors", "cache", "durable", "document"},
+    "model": CORE | {"layers", "atomic_io", "safe_parsing", "plugin"},
+    "data": {"errors", "cache_folder", "atomic_io", "safe_parsing"},
     "training": NETWORK | {"data"},
-    "analysis": NETWORK | {"data", "training", "plugin"},
+    "analysis": NETWORK | {"data", "training", "plugin", "number_format"},
     "weights": NETWORK | {"data", "training", "analysis"},
     "export": NETWORK | {"data", "training"},
     "sklearn": NETWORK,
     "command": None,  # the commands may use everything
-    "cli": {"errors", "interruption", "output", "plugin"},  # ... but the table of commands loads nothing
-    "interruption": set(),
-    "output": set(),
+    "cli": {
+        "errors",
+        "deferred_interrupt",
+        "standard_streams",
+        "plugin",
+    },  # ... but the table of commands loads nothing
+    "deferred_interrupt": set(),
+    "standard_streams": set(),
     "__init__": {"errors"},
 }
 

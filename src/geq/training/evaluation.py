@@ -17,7 +17,7 @@ from geq.errors import InputError
 from geq.frozen import frozen
 from geq.model.network import Network
 from geq.training.confusion import Confusion
-from geq.training.metric import ClassificationMeasures, SolverMeasures
+from geq.training.metrics import ClassificationMeasures, SolverMeasures
 
 
 @dataclass(frozen=True, kw_only=True)
