@@ -15,7 +15,7 @@ from geq.errors import OptionError, unknown_name
 PER_BRANCH = ("step", "layer", "tolerance", "inference", "solver", "memory", "gradient")
 NAMES = (
     *(f"{name}_{branch}" for name in PER_BRANCH for branch in ("b32", "b16", "b8", "b4")),
-    *("network", "small", "choice", "growth", "thread", "start"),
+    *("network", "small", "whole", "layout", "launch", "choice", "growth", "thread", "start"),
 )
 """Names of :data:`~geq_papers.bench.case_list.CASES`, which loads torch; a test compares them."""
 

@@ -21,6 +21,7 @@ from geq.certificates.well_posedness import WellPosedness
 from geq.data.transform.base import Normalize
 from geq.equilibrium import ignore_failures
 from geq.errors import InputError, OptionError, unknown_name
+from geq.frozen import freeze
 from geq.model.network import FeatureMap, Network
 from geq.operators.operator import size_of
 from geq.training.prediction import fitted
@@ -124,7 +125,7 @@ class Explainer:
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder, self.data = folder, folder.data()
-        self.model = Network.from_pretrained(folder.model).eval()
+        self.model = freeze(Network.from_pretrained(folder.model))
         if self.model.labels_pixels:
             self.model.last_feature_map()  # says why not
         self.certificates: dict[str, WellPosedness] = {}

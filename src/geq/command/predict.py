@@ -41,11 +41,12 @@ def main(arguments: list[str]) -> int:
 
     folder = RunFolder.find(asked.run, asked.runs)
 
+    from geq.frozen import freeze
     from geq.model.network import Network
     from geq.training.prediction import Prediction, Predictor, expanded
 
     data = folder.data()
-    model = Network.from_pretrained(folder.model)
+    model = freeze(Network.from_pretrained(folder.model))
     paths = expanded(Path(name) for name in asked.images)
     predictions: list[Any]
     errors: list[str] = []

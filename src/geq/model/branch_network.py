@@ -40,6 +40,7 @@ from geq.errors import InputError, OptionError
 from geq.gradients import Implicit
 from geq.kernels import GaussianKernel, Kernel, LinearKernel, PolynomialKernel, SigmoidKernel
 from geq.layers.energy import GAUSSIAN_GRADIENT, GEQ2d, OptEq2d, injection
+from geq.layers.folding import NormFolding
 from geq.model.config import ADDED_LATER
 from geq.model.gradient_config import DifferentiationConfig
 from geq.model.isometric_kernel import isometric_kernel
@@ -266,7 +267,7 @@ class BranchNetwork(Network):
     def __init__(self, config: BranchConfig) -> None:
         super().__init__(config)
         channels = (config.input_shape[0], *config.stem_channels)
-        self.stem = nn.Sequential()
+        self.stem = NormFolding()
         for before, after, stride in zip(channels, channels[1:], config.stem_strides, strict=False):
             self.stem.append(nn.Conv2d(before, after, 3, stride, padding=1, bias=False))
             self.stem.append(nn.BatchNorm2d(after))

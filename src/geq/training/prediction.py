@@ -16,6 +16,7 @@ from geq.data.image_reader import SUFFIXES, image_files, middle_square, read_ima
 from geq.data.transform.base import Normalize
 from geq.equilibrium import ignore_failures
 from geq.errors import DataError, InputError, OptionError
+from geq.frozen import freeze
 from geq.model.network import Network
 from geq.training.run_folder import RunFolder
 from geq.training.setup import DataDescription
@@ -65,12 +66,15 @@ class Predictor:
     """A trained network with the classes, the image size and the normalisation of its training.
 
     Args:
-        network: the network.
+        network: the network; it is frozen (:func:`geq.freeze`), so call its ``train()`` to change weights.
         data: what it was trained on.
     """
 
     network: Network
     data: DataDescription
+
+    def __post_init__(self) -> None:
+        freeze(self.network)
 
     @property
     def classes(self) -> tuple[str, ...]:
