@@ -42,8 +42,8 @@ def count_table(head: str, rows: Mapping[str, list[Found]]) -> ReportTable:
     """Return the number of claims of each verdict, a row for each paper that has any."""
     columns = (Column(head), *(Column(SHORT.get(verdict, verdict), numeric=True) for verdict in MARKS))
     columns = (*columns, Column("all", numeric=True))
-    counted = {label: Counter(one[2].verdict for one in found) for label, found in rows.items() if found}
-    counted["together"] = sum(counted.values(), Counter())
+    counted = {label: Counter[str](one[2].verdict for one in found) for label, found in rows.items() if found}
+    counted["together"] = sum(counted.values(), Counter[str]())
     return ReportTable(
         "",
         columns,
@@ -64,7 +64,7 @@ def sentence(found: list[Found], noun: str) -> str:
     >>> sentence([], "claims of the paper")
     'Of the 0 claims of the paper 0 hold, 0 fail, 0 are undecided at this scale and 0 were not run.'
     """
-    number = Counter(one[2].verdict for one in found)
+    number = Counter[str](one[2].verdict for one in found)
     holds, fails, undecided, missing = (number[verdict] for verdict in MARKS)
     return (
         f"Of the {len(found)} {noun} {holds} hold, {fails} fail, "
