@@ -123,7 +123,7 @@ GRADIENTS = {"explicit": None, "implicit": IMPLICIT, "Jacobian-free": geq.gradie
 
 def main(arguments: list[str] | None = None) -> dict[str, Result]:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--length", type=int, default=64)
     options = parser.parse_args(arguments)

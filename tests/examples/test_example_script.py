@@ -11,6 +11,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
+
+from geq.data.root import data_root
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -64,6 +67,73 @@ def test_robust_patches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert rows[0].accuracy > 50
     assert "β inside" in capsys.readouterr().out
     assert is_png(tmp_path / "x.png")
+
+
+GRAPH, TEXT, CIFAR = "graph/cora.npz", "text/shakespeare.txt", "cifar-10-batches-py/test_batch"
+
+
+def with_data(needed: str) -> None:
+    if not (data_root() / needed).is_file():
+        pytest.skip(f"no {needed} below {data_root()}")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::geq.ConvergenceWarning")
+def test_graph_equilibrium(capsys: pytest.CaptureFixture[str]) -> None:
+    with_data(GRAPH)
+    found = script("graph_equilibrium").main(["--epochs", "40", "--seeds", "1"])
+    assert list(found) == ["GCN", "implicit", "phantom"]
+    for name, (run,) in found.items():
+        assert run.accuracy > 0.3, f"{name}: chance is 1/7"
+    assert found["implicit"][0].evaluations > 2
+    assert 0 < found["implicit"][0].radius < 1
+    assert "spectral radius" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_character_transformer(capsys: pytest.CaptureFixture[str]) -> None:
+    with_data(TEXT)
+    found = script("character_transformer").main(["--steps", "12", "--width", "32", "--length", "32"])
+    assert list(found) == ["explicit", "implicit", "Jacobian-free"]
+    sizes = [run.parameters for run in found.values()]
+    assert max(sizes) < 1.05 * min(sizes)
+    assert all(run.bits < 6.5 for run in found.values())
+    assert found["implicit"].products > 0
+    assert 0 < found["implicit"].radius < 1
+    assert "bits" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_deblurring(capsys: pytest.CaptureFixture[str]) -> None:
+    with_data(CIFAR)
+    module = script("deblurring")
+    found = module.main(["--steps", "6", "--images", "64", "--width", "8"])
+    clean = module.images("test_batch", 500)
+    assert all(run.psnr > module.psnr(module.observed(clean, 3), clean) for run in found.values())
+    assert found["implicit"].products > 1
+    assert "blurred" in capsys.readouterr().out
+
+
+def test_blur_is_symmetric_and_of_norm_one() -> None:
+    """What the step of the deblurring example rests on."""
+    module = script("deblurring")
+    one, other = torch.rand(2, 2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    assert float((module.blur(one) * other).sum()) == pytest.approx(float((one * module.blur(other)).sum()))
+    for _ in range(30):
+        one = module.blur(one) / one.norm()
+    assert float(module.blur(one).norm() / one.norm()) <= 1.0
+
+
+ZOO = ["graph_equilibrium", "character_transformer", "deblurring"]
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_zoo_states_command_and_result(name: str) -> None:
+    text = (ROOT / "examples" / f"{name}.py").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 150
+    assert f"python examples/{name}.py" in text
+    assert "minutes" in text
+    assert "RESULT" not in text
 
 
 def test_every_script_is_listed_and_explains_itself() -> None:
