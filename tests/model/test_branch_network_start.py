@@ -52,7 +52,9 @@ def test_the_usual_start_is_cut_by_the_bound_and_a_quarter_is_not() -> None:
 
 @pytest.mark.parametrize("constraint", ["full", "learned", "gain"])
 def test_rules_that_keep_the_norm_start_alike(constraint: FeedbackConstraint) -> None:
-    for one, quarter in zip(effective(built(constraint, 1.0)), effective(built(constraint, 0.25)), strict=True):
+    for one, quarter in zip(
+        effective(built(constraint, 1.0)), effective(built(constraint, 0.25)), strict=True
+    ):
         torch.testing.assert_close(one, quarter)
 
 

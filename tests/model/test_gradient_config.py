@@ -58,7 +58,10 @@ def test_sam_by_name() -> None:
         ({"gradient": "unroled"}, "gradient must be one of"),
         ({"gradient": "averaging"}, "gradient averaging needs a regulariser, one of decay"),
         ({"gradient": "averaging", "regulariser": "hsik"}, "regulariser must be one of"),
-        ({"gradient": "averaging", "regulariser": "decay", "regulariser_weight": 0.0}, "weight must be above 0"),
+        (
+            {"gradient": "averaging", "regulariser": "decay", "regulariser_weight": 0.0},
+            "weight must be above 0",
+        ),
         ({"regulariser": "decay"}, "for gradient averaging: got decay with implicit"),
     ],
 )

@@ -133,9 +133,7 @@ class BranchConfig(DifferentiationConfig):
     gamma_value: float = field(default=0.2, kw_only=True)
     degree: int = field(default=2, kw_only=True)
     injection_scale: float = field(default=1.0, kw_only=True)
-    constraint: FeedbackConstraint = field(
-        default="operator", kw_only=True, metadata={"recorded_as": "norm"}
-    )
+    constraint: FeedbackConstraint = field(default="operator", kw_only=True, metadata={"recorded_as": "norm"})
     bound: float = field(default=0.95, kw_only=True)
     tol: float = field(default=1e-3, kw_only=True)
     max_steps: int = field(default=50, kw_only=True)
