@@ -13,6 +13,7 @@ from torch.nn import functional
 from geq.data.dataset import Dataset
 from geq.data.transform.pixel import Normalize
 from geq.durable import write_durably
+from geq.equilibrium import ignore_failures
 from geq.model.network import Network
 from geq.training.figure import new_figure, png
 from geq.training.headline import HEADLINES, headline_of
@@ -28,7 +29,7 @@ def draw_run(folder: RunFolder, model: Network, test: Dataset) -> None:
     images, labels = test.batch(spread_over_classes(test, SHOWN))
     normalised = Normalize.by(folder.data().statistics)(images, torch.Generator())
     maps = attention_maps(model, normalised)
-    with torch.no_grad():
+    with torch.no_grad(), ignore_failures(model):
         predicted = model.eval()(normalised.to(next(model.parameters()))).argmax(1)
     rows = len(maps)
     figure = new_figure(12.0, 4.2 + (1.6 * (rows + 1) if rows else 0))
