@@ -43,7 +43,7 @@ ALLOWED = {
     "model": CORE | {"layers", "durable", "document", "plugin"},
     "data": {"errors", "cache", "durable", "document"},
     "training": NETWORK | {"data"},
-    "analysis": NETWORK | {"data", "training", "plugin"},
+    "analysis": NETWORK | {"data", "training", "plugin", "number_format"},
     "weights": NETWORK | {"data", "training", "analysis"},
     "export": NETWORK | {"data", "training"},
     "sklearn": NETWORK,

@@ -16,7 +16,7 @@ from geq.training.segmentation import pixel_cross_entropy
 
 
 def matrix_of(predicted: list[int], truth: list[int], classes: int) -> Tensor:
-    confusion = Confusion(classes)
+    confusion = Confusion(classes, IGNORE)
     confusion.update(torch.tensor(predicted).view(1, 1, -1), torch.tensor(truth).view(1, 1, -1))
     return confusion.compute()
 

@@ -129,8 +129,8 @@ class GEQClassifier(EquilibriumClassifier, GaussianEstimator):
         validation_fraction: share of rows to hold out.
         warm_start: let ``fit`` go on from the last fit's weights (same classes, same features).
         solver_tol, max_steps: relative residual of the fixed point, and the most evaluations to reach it.
-        on_failure: "raise", "warn" or "ignore" where it is not reached. None warns once in a fit and once in
-            the predictions after it, as :class:`~geq.Equilibrium` does.
+        on_failure: "raise", "warn" or "ignore" where it is not reached. None warns once in training and once
+            in prediction, as :class:`~geq.Equilibrium` does.
         image_shape: (h, w), (c, h, w) or (h, w, c): the rows of X are flattened images.
         channel_axis: 1 or −1 where the sizes do not tell which axis of images is the channels.
         random_state: a seed, a ``RandomState`` or None.
