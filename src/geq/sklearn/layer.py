@@ -9,7 +9,7 @@ from geq.layers import GEQ2d, GEQLinear, OptEq2d, OptEqLinear
 from geq.sklearn.base import EquilibriumEstimator
 from geq.sklearn.gamma import ExpectedGamma
 from geq.sklearn.network import Layers
-from geq.sklearn.option import stores_anything
+from geq.sklearn.option import check_number, stores_anything
 
 
 class LinearKernelEstimator(EquilibriumEstimator):
@@ -86,6 +86,10 @@ class GaussianEstimator(EquilibriumEstimator):
         )
         self.gamma = gamma
         self.learn_gamma = learn_gamma
+
+    def _check_options(self) -> None:
+        super()._check_options()
+        check_number("gamma", self.gamma, 0)
 
     def _layers(self) -> Layers:
         def linear(inputs: int, width: int) -> GEQLinear:
