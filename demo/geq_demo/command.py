@@ -8,27 +8,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from geq.command.option import parse
+from geq.command.argument_parser import parse
 from geq.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from geq.training.option import TrainOptions
-    from geq.training.run import RunFolder
+    from geq.training.run_folder import RunFolder
+    from geq.training.train_options import TrainOptions
 
-SUMMARY = """Open a web page that shows what a trained network says about images, and why.
+SUMMARY = """Open a web page that explains the predictions of a trained network.
 
-Pick an image or drop one, disturb it, follow the solver step by step, and compare two networks. Without RUN
-the page shows the newest finished run; where there is none, the network that comes with geq; and where that
-is missing, it trains a small one first. The page is for this machine only unless --host says otherwise, and
-it fetches nothing from anywhere."""
+Pick or drop an image, corrupt it, follow the solver step by step, and compare two networks. Without RUN the
+page shows the newest finished run, else the network that ships with geq, else it trains a small one first.
+Only this machine can reach the page unless --host opens it. The page loads nothing from elsewhere."""
 
 
 def declare(parser: Any) -> None:
     parser.usage = "geq demo [RUN [RUN2]] [options]"
     parser.add_argument("run", type=str, nargs="?", help="folder of a run, or its name below --runs")
-    parser.add_argument("beside", type=str, nargs="?", metavar="RUN2", help="another one to show beside it")
-    parser.add_argument("--port", type=int, default=7860, help="of the page; 0 is any free one")
-    parser.add_argument("--host", type=str, default="127.0.0.1", help="address to listen on; 0.0.0.0 is all")
+    parser.add_argument("beside", type=str, nargs="?", metavar="RUN2", help="second run, shown side by side")
+    parser.add_argument("--port", type=int, default=7860, help="port of the page; 0 is any free one")
+    parser.add_argument("--host", type=str, default="127.0.0.1", help="address to listen on; 0.0.0.0 for all")
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
     parser.add_argument("--runs", type=str, default="runs", help="folder that holds the runs")
     parser.add_argument("--data_root", type=str | None, default=None, help="folder of the datasets")
@@ -36,7 +35,7 @@ def declare(parser: Any) -> None:
 
 def main(arguments: list[str]) -> int:
     asked = parse("demo", SUMMARY, arguments, declare)
-    from geq.training.run import RunFolder
+    from geq.training.run_folder import RunFolder
 
     named = [RunFolder.find(name, asked.runs) for name in (asked.run, asked.beside) if name is not None]
     try:
@@ -44,8 +43,8 @@ def main(arguments: list[str]) -> int:
     except ImportError as problem:
         raise MissingExtraError.naming("gradio", "", "geq demo", "geq-demo") from problem
 
-    from geq.training.option import TrainOptions
-    from geq_demo.collection import gathered
+    from geq.training.train_options import TrainOptions
+    from geq_demo.network_choice import gathered
     from geq_demo.server import LOCAL, checked_port, served
     from geq_demo.session import Session
 
@@ -88,7 +87,7 @@ def asked_to_end() -> Iterator[threading.Event]:
 
 def default_or_trained(options: TrainOptions) -> RunFolder:
     """The newest finished run, the shipped network, or one that is trained now with these options."""
-    from geq_demo.collection import default_run
+    from geq_demo.network_choice import default_run
 
     found = default_run(options.runs)
     if found is not None:

@@ -12,7 +12,7 @@ from gradio.utils import get_upload_folder
 
 from geq.data.corruption import SEVERITIES, corruption_names
 from geq.errors import GeqError
-from geq_demo.control import (
+from geq_demo.control_values import (
     NO_CORRUPTION,
     WAYS,
     read_distortion,
@@ -21,22 +21,21 @@ from geq_demo.control import (
     read_place,
     read_upload,
 )
-from geq_demo.distortion import CLEAR, Distortion
+from geq_demo.input_image import CLEAR, LARGEST_FILE, Distortion, Picture
 from geq_demo.markup import EMPTY
-from geq_demo.picture import LARGEST_FILE, Picture
-from geq_demo.session import Look, Panel, Session, Solve, complaint
-from geq_demo.upload import FOLDER
+from geq_demo.session import Look, Panel, Session, SolveView, complaint
+from geq_demo.upload_limits import FOLDER
 
 NOBODY = "– none –"
 WAITING = 32
 """Questions that may wait for their turn; more are refused."""
 SEVERITY = 3
 
-INTRODUCTION = """<div class="geq"><h1>A network that settles</h1>
+INTRODUCTION = """<div class="geq"><h1>A network that converges</h1>
 <p>Most networks push an image through a fixed number of layers. An <em>equilibrium model</em> repeats one
-step until nothing changes any more, and answers from that resting state. Resting means: an <em>energy</em>
+step until nothing changes any more, and answers from that resting state. There an <em>energy</em>
 has reached its minimum, like a ball in a bowl. Pick an image, disturb it, and watch.</p></div>"""
-SETTLE = """<div class="geq"><h3>How it settles</h3><p class="quiet">Drag the slider: the state
+SETTLE = """<div class="geq"><h3>How it converges</h3><p class="quiet">Drag the slider: the state
 starts far away and comes to rest. From one line of the charts to the next is a factor of ten.</p></div>"""
 
 
@@ -201,7 +200,7 @@ def build_panel(
                     min_width=180,
                     elem_id=f"way-{letter}",
                 )
-            solve = panel.solve or Solve(EMPTY, 0, 1, 1)
+            solve = panel.solve or SolveView(EMPTY, 0, 1, 1)
             step = slider("Step", f"step-{letter}", 1, max(solve.steps, 2), solve.step)
             settling = gr.HTML(solve.settling, elem_id=f"settling-{letter}")
     return PanelParts(column, model, answer, settle, way, branch, step, settling, focus)
@@ -276,7 +275,7 @@ def follow(session: Session, controls: Controls, parts: PanelParts, asking: dict
     """The controls of one solve change that solve alone."""
     asked = [controls.picture, *controls.distortion, *parts.choices, parts.step]
 
-    def solve(last: bool, values: tuple[Any, ...]) -> Solve | None:
+    def solve(last: bool, values: tuple[Any, ...]) -> SolveView | None:
         picture, model, way, branch, step = values[0], *values[6:]
         look = read_look(way, branch, None if last else step)
         return session.solve(read_name(model, "model"), picture, read_distortion(values[1:6]), look)
@@ -294,7 +293,7 @@ def follow(session: Session, controls: Controls, parts: PanelParts, asking: dict
     parts.step.change(move, asked, parts.settling, trigger_mode="always_last", **asking)
 
 
-def slider_of(solve: Solve | None) -> Any:
+def slider_of(solve: SolveView | None) -> Any:
     # A slider with one place cannot be moved, but gradio draws none.
     return gr.skip() if solve is None else gr.Slider(maximum=max(solve.steps, 2), value=solve.step)
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from geq.training.run import RunFolder
-from geq_demo.collection import Collection, gathered
+from geq.training.run_folder import RunFolder
+from geq_demo.network_choice import Collection, gathered
 from geq_demo.session import Session
 from saved_runs import saved_run, write_cifar10
 
@@ -55,7 +55,7 @@ def colour_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, Pat
 
 @pytest.fixture(scope="module")
 def temporary(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the server of :func:`address` keeps its files."""
+    """Folder of the files of the server of :func:`address`."""
     return tmp_path_factory.mktemp("temporary")
 
 

@@ -18,13 +18,13 @@ from rich.console import Console
 from geq.cli import main
 from geq.errors import OptionError
 from geq_papers.command import reproduce
-from geq_papers.experiment.display import claims_of, table_of
+from geq_papers.experiment.comparison import outcome
 from geq_papers.experiment.experiment import ScaleName
+from geq_papers.experiment.experiment_registry import EXPERIMENTS
 from geq_papers.experiment.launcher import LocalLauncher
-from geq_papers.experiment.outcome import outcome
 from geq_papers.experiment.plan import grouped, plan, usable
 from geq_papers.experiment.record import Record, add_record, read_records
-from geq_papers.experiment.registry import EXPERIMENTS
+from geq_papers.experiment.terminal_tables import claims_of, table_of
 
 EXPERIMENT = EXPERIMENTS["geq-table-1a"]
 
@@ -41,7 +41,7 @@ def records_of(folder: Path) -> list[Record]:
 
 
 def result_of(record: Record) -> dict[str, object]:
-    """What must not depend on how often a run was interrupted."""
+    """Figures that must not depend on the number of interruptions."""
     epochs = [{k: v for k, v in line.items() if "seconds" not in k} for line in record.epochs]
     return {
         "arm": record.arm,

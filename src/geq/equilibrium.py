@@ -92,7 +92,7 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
         refuse_tracing()
         refuse_transforms(self.gradient)
         if torch.compiler.is_compiling():
-            from geq.compiled import eager_forward
+            from geq.torch_compile import eager_forward
 
             return eager_forward(self, x, z0)
         return self.evaluate(x, z0)

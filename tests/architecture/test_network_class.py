@@ -21,7 +21,7 @@ OUTSIDE = sorted(path for path in PACKAGE.rglob("*.py") if "model" not in path.r
 
 
 def is_concrete(value: Any) -> bool:
-    """Whether this is the class of a network or cell of ``geq.model``, or a module that defines one."""
+    """Return whether this is a class of a network or cell of ``geq.model``, or a module that defines one."""
     if isinstance(value, ModuleType):
         return value.__name__.startswith("geq.model.") and any(
             is_concrete(member) and member.__module__ == value.__name__ for member in vars(value).values()
@@ -61,11 +61,11 @@ def test_no_class_of_a_network_is_asked_for(path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "from geq.model.mon import Mon",
-        "from geq.model.mon_cell import MonotoneCell",
+        "from geq.model.mondeq import Mon",
+        "from geq.model.mondeq_cell import MonotoneCell",
         "from geq.model.segmenter import Segmenter",
         "from geq.model import mdeq",
-        "import geq.model.branch",
+        "import geq.model.branch_network",
     ],
 )
 def test_every_way_of_importing_one_is_found(source: str) -> None:

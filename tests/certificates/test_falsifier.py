@@ -16,7 +16,7 @@ import random_layers
 from certificates.falsifier import check, equilibria
 from energy_problems import matrix_of
 from geq.cells import DeepCell, UnitLayer
-from geq.model.mon_cell import ForwardBackwardCell, MonotoneCell, PeacemanRachfordCell
+from geq.model.mondeq_cell import ForwardBackwardCell, MonotoneCell, PeacemanRachfordCell
 from geq.operators import SeparableConvolution
 from geq.penalties import penalty_of
 from geq.regularizers import FeatureDecay
@@ -119,7 +119,7 @@ def test_many_monotone(kind: type[MonotoneCell], seed: int, m: float, symmetric:
 @pytest.mark.parametrize("kind", ["dense", "zeros", "circular"])
 @pytest.mark.parametrize("bound", [0.95, 1.0])
 def test_the_weights_in_use_are_certified(dtype: torch.dtype, kind: str, bound: float) -> None:
-    """Whatever the precision of the module: the norm of what a solve applies is at most the certified one."""
+    """For every precision of the module the norm of what a solve applies is at most the certified one."""
     norm = geq.constraints.SpectralBound(bound)
     if kind == "dense":
         problem, x = energy_problems.dense("linear", constraint=norm), energy_problems.vectors()

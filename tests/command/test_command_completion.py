@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from geq.cli import main, summaries
-from geq.command.shell import WRITERS, quoted
-from geq.command.syntax import Syntax, whole_syntax
-from geq.data.registry import dataset_names
-from geq.model.registry import list_models
-from geq_papers.experiment.registry import EXPERIMENTS, GROUPS
+from geq.command.completion import WRITERS, quoted
+from geq.command.completion_words import Syntax, whole_syntax
+from geq.data.dataset_registry import dataset_names
+from geq.model.model_registry import list_models
+from geq_papers.experiment.experiment_registry import EXPERIMENTS, GROUPS
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def script(syntaxes: list[Syntax], tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def proposed(script: Path, folder: Path, *words: str) -> list[str]:
-    """What bash proposes for the last of ``words``, which come as bash itself divides them."""
+    """Return the proposals of bash for the last of ``words``, which come as bash itself divides them."""
     code = f"""
     source {script}
     COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()

@@ -1,4 +1,4 @@
-"""What every registered model must do; a new one is tested by being in the registry."""
+"""Contract of every registered model; a new one is tested by being in the registry."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from torch.nn import functional as F
 from geq.cells import EnergyProblem
 from geq.errors import GeqError, InputError, OptionError
 from geq.export.portable_network import refuse
-from geq.model.feature_map import FeatureMap
-from geq.model.network import Network
-from geq.model.registry import create_model, list_models
+from geq.model.model_registry import create_model, list_models
+from geq.model.network import FeatureMap, Network
 
 NAMES = list_models()
 TINY = [name for name in NAMES if "_tiny" in name]
@@ -353,7 +352,7 @@ def test_twenty_steps_of_sgd(name: str) -> None:
 COMPILE = """
 import sys, warnings
 import torch
-from geq.model.registry import create_model
+from geq.model.model_registry import create_model
 
 warnings.simplefilter("ignore")
 for name in sys.argv[1:]:

@@ -1,4 +1,4 @@
-"""Whether a dataset is the one that it was: every kind, moved, changed, relabelled."""
+"""Recognition of a dataset: every kind, moved, changed, relabelled."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dataset_kinds import KINDS, Kind, write_hub
 from geq.data import fingerprint
 from geq.data.fingerprint import Fingerprint
 from geq.errors import DataError
-from geq.training.ingredient import open_split
-from geq.training.option import TrainOptions
+from geq.training.setup import open_split
+from geq.training.train_options import TrainOptions
 
 
 def opened(kind: Kind, root: Path) -> Fingerprint:

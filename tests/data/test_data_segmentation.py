@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from geq.data.registry import load_dataset
+from geq.data.dataset_registry import load_dataset
 from geq.data.segmentation import CAMVID_CLASSES, IGNORE, read_camvid, read_cityscapes
 from geq.errors import DataError
 
@@ -52,7 +52,7 @@ def test_cityscapes_maps_34_ids_to_19_and_ignores_the_others(cityscapes: Path) -
 
 
 def test_cityscapes_test_labels_are_not_public(cityscapes: Path) -> None:
-    with pytest.raises(DataError, match="judge on 'val'"):
+    with pytest.raises(DataError, match="evaluate on 'val'"):
         read_cityscapes("test", cityscapes)
 
 

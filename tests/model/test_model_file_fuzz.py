@@ -21,9 +21,9 @@ from torch import Tensor
 
 from geq.errors import CheckpointError, GeqError
 from geq.model.config import NetworkConfig, to_json
+from geq.model.model_registry import create_model
 from geq.model.network import Network
 from geq.model.pretrained import CONFIG, WEIGHTS
-from geq.model.registry import create_model
 from model_files import Tied, edit
 
 MODELS = ("geq_tiny", "opteq_tiny", "mdeq_tiny", "resnet_tiny")
@@ -108,7 +108,7 @@ def write_weights(folder: Path, tensors: dict[str, Tensor]) -> None:
 
 
 def check_refused_or_as_written(folder: Path, kind: type[Network] = Network) -> bool:
-    """Whether the file is refused; if not, it must load as it is written, and answer with finite numbers."""
+    """Return whether the file is refused; if not, it must load as written and give finite numbers."""
     refusal = ""
     try:
         model = kind.from_pretrained(folder)

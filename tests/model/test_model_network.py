@@ -1,4 +1,4 @@
-"""What a network tells about its equilibria: a small one with two branches, and one without any."""
+"""Reports of a network about its equilibria: a small one with two branches, and one without any."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from geq.equilibrium import Equilibrium
 from geq.errors import ConvergenceWarning, GeqError, InputError, OptionError
 from geq.kernels import GaussianKernel
 from geq.model.config import NetworkConfig
+from geq.model.model_registry import create_model
 from geq.model.network import Network
-from geq.model.registry import create_model
 from geq.operators import Dense
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from geq.errors import OptionError
-from geq.model.registry import (
+from geq.model.model_registry import (
     FAMILIES,
     ModelSpec,
     create_model,
@@ -69,7 +69,7 @@ def test_rounded_counts(name: str) -> None:
     [name for name in list_models() if NAMED_SIZE.search(name) and not SIZED.match(name)],
 )
 def test_a_size_in_a_name_is_the_papers(name: str) -> None:
-    """What the papers print (5M, 8M, 172k, …), to which the count must round."""
+    """Published sizes (5M, 8M, 172k, …), to which the count must round."""
     found = NAMED_SIZE.search(name)
     assert found is not None
     assert round(parameters(name) / {"m": 1e6, "k": 1e3}[found["unit"]]) == int(found["number"])
@@ -140,7 +140,7 @@ def test_a_name_has_one_meaning() -> None:
 def test_creating_one_model_loads_its_family_only_and_listing_loads_nothing_optional() -> None:
     code = """
 import sys
-from geq.model.registry import create_model, list_models
+from geq.model.model_registry import create_model, list_models
 create_model("resnet_tiny")
 print(*sys.modules)
 list_models()

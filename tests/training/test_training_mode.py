@@ -16,9 +16,9 @@ from geq.cli import main
 from geq.errors import OptionError
 from geq.model.network import Network
 from geq.training.fit import train
-from geq.training.ingredient import build_model, open_datasets
-from geq.training.option import TrainOptions
-from geq.training.run import RunFolder
+from geq.training.run_folder import RunFolder
+from geq.training.setup import build_model, open_datasets
+from geq.training.train_options import TrainOptions
 
 Small = Callable[..., TrainOptions]
 SAM = {"gradient": "sam", "regulariser": "hsic", "regulariser_weight": 1.0, "steps": 4}
@@ -40,7 +40,7 @@ def distance(first: list[Tensor], second: list[Tensor]) -> float:
 
 
 def test_the_three_modes_have_the_same_gradient_in_the_limit() -> None:
-    """Where the fixed point is unique: SAM's regulariser must then lose its influence, like β_K ~ K^{−ρ}."""
+    """With a unique fixed point SAM's regulariser must lose its influence, like β_K ~ K^{−ρ}."""
     implicit = gradients(gradient="implicit", gradient_tol=1e-12)
     unrolled = {k: gradients(gradient="unrolled", gradient_steps=k) for k in (3, 60)}
     assert distance(unrolled[60], implicit) < 1e-9

@@ -1,4 +1,4 @@
-"""The search: judged on validation images only, skips what does not fit, goes on where it stopped."""
+"""The search: ranked on validation images only, skips what does not fit, resumes where it stopped."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pytest
 
 from geq.cli import main
 from geq.command.train import SUMMARY, declare
-from geq.command.training import parse_training
+from geq.command.training_arguments import parse_training
 from geq.errors import OptionError
+from geq.training.hyperparameter_search import Search, SearchOptions
 from geq.training.interrupt import TrainingInterrupted
-from geq.training.option import TrainOptions
-from geq.training.run import RunFolder
-from geq.training.search import Search, SearchOptions
+from geq.training.run_folder import RunFolder
+from geq.training.train_options import TrainOptions
 
 Small = Callable[..., TrainOptions]
 

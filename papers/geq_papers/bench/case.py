@@ -1,11 +1,11 @@
-"""What a case is: a name, a sentence, and a function that measures."""
+"""Case of the benchmark: a name, a sentence, and a function that measures."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from geq_papers.bench.statistic import Ratio
+from geq_papers.bench.timing import Ratio
 
 
 class Skip(Exception):
@@ -13,8 +13,8 @@ class Skip(Exception):
 
 
 @dataclass(frozen=True)
-class Setting:
-    """How thoroughly to measure."""
+class BenchSetting:
+    """Effort of a measurement."""
 
     quick: bool = False
     threads: int = 1
@@ -25,7 +25,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Finding:
+class CaseResult:
     """One ratio, and what it should be.
 
     Args:
@@ -43,7 +43,7 @@ class Finding:
 
     @property
     def met(self) -> bool | None:
-        """Whether the median meets the target; None without one."""
+        """Return whether the median meets the target; None without one."""
         if self.at_least is None and self.at_most is None:
             return None
         value = self.ratio.median
@@ -53,9 +53,9 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Case:
+class BenchCase:
     """A group of findings that is measured in one process of its own."""
 
     name: str
     summary: str
-    run: Callable[[Setting], Iterator[Finding]]
+    run: Callable[[BenchSetting], Iterator[CaseResult]]

@@ -6,15 +6,15 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from geq.command.option import add_json, add_quiet, parse
+from geq.command.argument_parser import add_json, add_quiet, parse
 from geq.command.terminal import WARNING, console_for, print_json
 from geq.errors import DataError
 
 if TYPE_CHECKING:
-    from geq_papers.report.table import Table
+    from geq_papers.report.table import ReportTable
 
-SUMMARY = """Show the records of finished runs: which claims hold, tables with published and obtained figures,
-curves, costs. The page needs no other file and no network."""
+SUMMARY = """Write a page on the records of finished runs: verdicts, tables with published and obtained
+figures, curves, costs. The page needs no other file and no network."""
 
 
 def declare(parser: Any) -> None:
@@ -27,14 +27,14 @@ def declare(parser: Any) -> None:
         default="results",
         help="folder (or file) of records, as 'geq reproduce' writes them; default results",
     )
-    parser.add_argument("--output", type=str, default="report.html", help="the page to write")
+    parser.add_argument("--output", type=str, default="report.html", help="file of the page")
     parser.add_argument("--markdown", type=str | None, default=None, help="folder for the tables as Markdown")
     parser.add_argument("--csv", type=str | None, default=None, help="folder for the tables as CSV")
     parser.add_argument(
         "--runs",
         type=str | None,
         default=None,
-        help="folder of runs whose analyses and saliency grids are shown as well",
+        help="folder of runs whose analyses and saliency grids to include",
     )
     add_json(parser)
     add_quiet(parser)
@@ -43,12 +43,12 @@ def declare(parser: Any) -> None:
 def main(arguments: list[str]) -> int:
     asked = parse("report", SUMMARY, arguments, declare)
 
-    from geq_papers.report.source import read, sort
+    from geq_papers.report.evidence import read, sort
 
     found = read(asked.results)  # before the experiments, which take seconds to load
 
+    from geq_papers.experiment.experiment_registry import EXPERIMENTS
     from geq_papers.experiment.plan import usable
-    from geq_papers.experiment.registry import EXPERIMENTS
     from geq_papers.report.page import page, sections
 
     evidence = sort(*found, EXPERIMENTS, usable)
@@ -74,7 +74,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def write_tables(folder: Path, tables: list[Table], ending: str) -> None:
+def write_tables(folder: Path, tables: list[ReportTable], ending: str) -> None:
     for table in tables:
         # The name comes from a record, which may come from anywhere: no separator of folders is left of it.
         name = re.sub(r"[^\w.-]", "_", table.anchor)
@@ -82,7 +82,7 @@ def write_tables(folder: Path, tables: list[Table], ending: str) -> None:
 
 
 def write(path: Path, text: str) -> None:
-    from geq.durable import write_durably
+    from geq.atomic_io import write_durably
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

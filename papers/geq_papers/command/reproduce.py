@@ -1,4 +1,4 @@
-"""``geq reproduce NAME``: run a table or figure of the papers, and judge what it claims."""
+"""``geq reproduce NAME``: run a table or figure of the papers and test its claims."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from geq.command.option import add_json, add_quiet, parse
+from geq.command.argument_parser import add_json, add_quiet, parse
 from geq.command.terminal import WARNING, console_for, print_json
 from geq.errors import OptionError, unknown_name
+from geq.number_format import rough_duration
 
 if TYPE_CHECKING:
     from geq_papers.experiment.experiment import Experiment, ScaleName
@@ -16,10 +17,10 @@ if TYPE_CHECKING:
     from geq_papers.experiment.plan import Job
 
 SUMMARY = """Run a table or figure of the papers: train every arm with every seed, show published and obtained
-figures side by side, and judge the claims by a 95 % interval over paired seeds. Without a name: list them.
+figures side by side, and test the claims by a 95 % interval over paired seeds. Without a name: list them.
 
-Stopped or killed, the same command goes on where it was: finished runs are not repeated and at most one epoch
-is lost. Records are lines of JSON in RESULTS/SCALE/NAME.jsonl; runs are ordinary runs below RUNS.
+After Ctrl-C or a kill the same command resumes: finished runs are not repeated and at most one epoch is
+lost. Records are lines of JSON in RESULTS/SCALE/NAME.jsonl; runs are ordinary runs below RUNS.
 
 On a cluster with SLURM, let an array share the work: '#SBATCH --array=1-16' and
 'geq reproduce all --scale paper --yes --part $SLURM_ARRAY_TASK_ID/16' on a file system that all nodes see."""
@@ -38,7 +39,7 @@ def declare(parser: Any) -> None:
         "--scale",
         type=Literal["smoke", "small", "paper"],
         default="small",
-        help="smoke: does it run at all; small: a laptop, minutes per run; paper: the published setting",
+        help="smoke: test run; small: a laptop, minutes per run; paper: the published setting",
     )
     parser.add_argument(
         "--seeds", type=int | None, default=None, help="number of seeds; the default is the scale's (1, 5, 5)"
@@ -49,7 +50,10 @@ def declare(parser: Any) -> None:
     parser.add_argument("--results", type=str, default="results", help="folder of the records")
     parser.add_argument("--runs", type=str, default="runs", help="folder of the runs")
     parser.add_argument(
-        "--workers", type=int | None, default=None, help="runs at a time; the default is one per core or GPU"
+        "--workers",
+        type=int | None,
+        default=None,
+        help="number of parallel runs; the default is one per core or GPU",
     )
     parser.add_argument(
         "--launcher", type=Literal["local", "ray"], default="local", help="this machine, or a Ray cluster"
@@ -61,18 +65,18 @@ def declare(parser: Any) -> None:
         "--address",
         type=str | None,
         default=None,
-        help="of the Ray cluster; 'local' starts one here, the default is $RAY_ADDRESS or one that runs here",
+        help="address of the cluster; 'local' starts one, the default is $RAY_ADDRESS or one that runs here",
     )
     add_json(parser)
     add_quiet(parser)
-    parser.add_argument("--yes", action="store_true", help="begin even if it takes very long")
+    parser.add_argument("--yes", action="store_true", help="start without asking, even if it takes very long")
 
 
 def main(arguments: list[str]) -> int:
     asked = parse("reproduce", SUMMARY, arguments, declare)
     console = console_for(asked.json, asked.quiet)
     if asked.name is None:
-        from geq_papers.experiment.display import listed, show_list
+        from geq_papers.experiment.terminal_tables import listed, show_list
 
         if asked.json:
             print_json(listed())
@@ -83,7 +87,7 @@ def main(arguments: list[str]) -> int:
         raise OptionError(f"seeds must be at least 1: got {asked.seeds}")
     experiments = chosen_experiments(asked.name, asked.scale)
     from geq_papers.experiment.plan import plan
-    from geq_papers.experiment.progress import Bars
+    from geq_papers.experiment.progress import RunBars
     from geq_papers.experiment.runner import Interrupted, Runner
 
     arms = chosen_arms(asked.only, experiments, asked.scale)
@@ -106,7 +110,7 @@ def main(arguments: list[str]) -> int:
         else:
             jobs += planned
     launcher = chosen_launcher(asked.launcher, asked.workers, asked.scale, asked.address)
-    bars = Bars(asked.quiet)
+    bars = RunBars(asked.quiet)
     runner = Runner(launcher, Path(asked.results), Path(asked.runs) / "log", bars)
     try:
         missing = runner.missing(jobs)
@@ -144,7 +148,7 @@ def warn(text: str, console: Any) -> None:
 
 
 def chosen_experiments(name: str, scale: ScaleName) -> list[Experiment]:
-    from geq_papers.experiment.registry import EXPERIMENTS, GROUPS, find_experiment
+    from geq_papers.experiment.experiment_registry import EXPERIMENTS, GROUPS, find_experiment
 
     if name in GROUPS:
         return [experiment for experiment in GROUPS[name].values() if scale in experiment.scales]
@@ -166,9 +170,9 @@ def chosen_arms(only: str | None, experiments: list[Experiment], scale: ScaleNam
 
 
 def missing_data(jobs: list[Job]) -> str | None:
-    """What must be fetched before an experiment can run."""
+    """Return a message about data that must be fetched before an experiment can run."""
     from geq.errors import DataError
-    from geq.training.ingredient import open_split
+    from geq.training.setup import open_split
 
     for options in {job.options.data: job.options for job in jobs}.values():
         try:
@@ -212,24 +216,24 @@ def of_part(todo: list[Job], jobs: list[Job], part: str | None) -> list[Job]:
 
 def announce(todo: list[Job], launcher: Launcher, scale: ScaleName, yes: bool, console: Any) -> None:
     """Say what will be done and how long it takes; refuse what takes too long unless it is wanted."""
-    from geq_papers.experiment.cost import GPU_SPEEDUP, expected_work, in_words
     from geq_papers.experiment.plan import grouped
+    from geq_papers.experiment.run_time import GPU_SPEEDUP, expected_work
 
     works = grouped(todo)
     seconds = sum(map(expected_work, works))
     on_gpu = launcher.gpus > 0
     what = f"{len(works)} runs for {len(todo)} records"
     if scale == "paper":
-        one_gpu = in_words(seconds / GPU_SPEEDUP)
+        one_gpu = rough_duration(seconds / GPU_SPEEDUP)
         if not on_gpu and not yes:
             raise OptionError(
                 f"scale paper is meant for GPUs, and there is none here: {what} would take about "
-                f"{in_words(seconds / launcher.slots)} on {launcher.slots} cores (on one GPU very "
+                f"{rough_duration(seconds / launcher.slots)} on {launcher.slots} cores (on one GPU very "
                 f"roughly {one_gpu}); add --yes to begin nevertheless, or take --scale small"
             )
-        about = in_words(seconds / (GPU_SPEEDUP if on_gpu else 1) / launcher.slots)
+        about = rough_duration(seconds / (GPU_SPEEDUP if on_gpu else 1) / launcher.slots)
     else:
-        about = in_words(seconds / min(launcher.slots, len(works)))
+        about = rough_duration(seconds / min(launcher.slots, len(works)))
     console.print(f"{what}, {launcher.slots} at a time; about {about}", highlight=False)
 
 
@@ -237,10 +241,10 @@ def show_outcome(
     experiment: Experiment, scale: ScaleName, results: Path, console: Any, errors: Any
 ) -> dict[str, Any]:
     """Print the table and the claims; returns them for programs, with what there was to complain of."""
-    from geq_papers.experiment.display import claims_of, table_of
-    from geq_papers.experiment.outcome import outcome
+    from geq_papers.experiment.comparison import outcome
     from geq_papers.experiment.plan import usable
     from geq_papers.experiment.record import read_records, record_path
+    from geq_papers.experiment.terminal_tables import claims_of, table_of
 
     path = record_path(results, scale, experiment.name)
     records, complaints = read_records(path)
@@ -256,13 +260,13 @@ def show_outcome(
 
 
 def experiment_names() -> Iterable[str]:
-    from geq_papers.experiment.registry import EXPERIMENTS, GROUPS
+    from geq_papers.experiment.experiment_registry import EXPERIMENTS, GROUPS
 
     return (*EXPERIMENTS, *GROUPS)
 
 
 def arm_names() -> Iterable[str]:
-    from geq_papers.experiment.registry import EXPERIMENTS
+    from geq_papers.experiment.experiment_registry import EXPERIMENTS
 
     return dict.fromkeys(arm for experiment in EXPERIMENTS.values() for arm in experiment.arms)
 

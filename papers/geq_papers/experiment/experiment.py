@@ -1,4 +1,4 @@
-"""What an experiment is: arms that are trained alike, the metrics to show, the paper's figures and claims."""
+"""Experiment: arms trained alike, the metrics to show, the paper's figures and claims."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from geq.errors import OptionError, unknown_name
 from geq_papers.experiment.claim import Claim
 
 if TYPE_CHECKING:
-    from geq.training.run import RunFolder
+    from geq.training.run_folder import RunFolder
 
 ScaleName = Literal["smoke", "small", "paper"]
 SCALES: tuple[ScaleName, ...] = ("smoke", "small", "paper")
@@ -32,7 +32,7 @@ class Metric:
     Args:
         key: in the records' metrics.
         label: the column's head.
-        unit: behind the head; "" for none.
+        unit: after the head; "" for none.
         digits: after the point.
         lower_is_better: for marking the best.
     """
@@ -67,8 +67,8 @@ class Arm:
 
 
 @dataclass(frozen=True)
-class Scale:
-    """How an experiment is run at one scale.
+class ExperimentScale:
+    """Settings of an experiment at one scale.
 
     Args:
         recipe: options of TrainOptions that all arms have.
@@ -115,7 +115,7 @@ class Experiment:
     arms: Mapping[str, Arm]
     metrics: tuple[Metric, ...]
     claims: tuple[Claim, ...]
-    scales: Mapping[ScaleName, Scale]
+    scales: Mapping[ScaleName, ExperimentScale]
     published: Published = field(default_factory=dict)
     axes: Mapping[str, Mapping[str, float | int]] = field(default_factory=dict)
 
@@ -134,7 +134,7 @@ class Experiment:
             raise unknown_name(f"metric of {self.name}", key, found)
         return found[key]
 
-    def scale(self, name: ScaleName) -> Scale:
+    def scale(self, name: ScaleName) -> ExperimentScale:
         if name not in self.scales:
             raise unknown_name(f"scale of {self.name}", name, self.scales)
         return self.scales[name]

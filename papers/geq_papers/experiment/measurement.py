@@ -1,4 +1,4 @@
-"""What experiments measure of a finished run, besides its accuracy. Each keeps what it computes in the run's
+"""Measurements on a finished run, besides its accuracy. Each keeps what it computes in the run's
 folder where ``geq analyze`` would. Experiments are listed without torch, so it is imported when measuring.
 """
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from geq.model.network import Network
-    from geq.training.run import RunFolder
+    from geq.training.run_folder import RunFolder
 
 Metrics = dict[str, float | int | None]
 
@@ -26,9 +26,9 @@ class UnseenAccuracy:
 
     def measure(self, folder: RunFolder) -> Metrics:
         from geq.model.network import Network
+        from geq.training.device import limited_threads
         from geq.training.evaluation import evaluate
-        from geq.training.ingredient import evaluation_loader, open_split
-        from geq.training.thread import limited_threads
+        from geq.training.setup import evaluation_loader, open_split
 
         options = folder.options()
         if options.data_override.get("classes") != "known":
@@ -49,15 +49,15 @@ class Calibration:
 
     Args:
         limit: most images; None is all.
-        train_images: that the scores of strangeness are fitted on.
+        train_images: number of training images on which the out-of-distribution scores are fitted.
     """
 
     limit: int | None = None
     train_images: int = 2000
 
     def measure(self, folder: RunFolder) -> Metrics:
-        from geq.analysis.part import analysed
-        from geq.analysis.request import Settings
+        from geq.analysis.part_runner import analysed
+        from geq.analysis.settings import Settings
 
         values = analysed(folder, "calibration", Settings(limit=self.limit, train_images=self.train_images))
         strange = next(iter(values["ood"].values()))
@@ -83,8 +83,8 @@ class Corruption:
     names: tuple[str, ...] = field(default=(), metadata=ADDED_LATER)
 
     def measure(self, folder: RunFolder) -> Metrics:
-        from geq.analysis.part import analysed
-        from geq.analysis.request import Settings
+        from geq.analysis.part_runner import analysed
+        from geq.analysis.settings import Settings
 
         settings = Settings(limit=self.limit, corruptions=self.names)
         values = analysed(folder, "corruption", settings)["runs"][folder.name]
@@ -100,7 +100,7 @@ class Corruption:
 
 @dataclass(frozen=True)
 class Saliency:
-    """Whether Grad-CAM finds what the network needs, in numbers.
+    """Measure of whether Grad-CAM finds the pixels that the network needs.
 
     ``cam_deletion`` is the mean fall of the class's probability, in points, when the most salient share of
     the pixels is replaced by the mean colour, less the fall for as many pixels at random; ``cam_focus`` is
@@ -120,8 +120,8 @@ class Saliency:
         from geq.analysis.saliency import grad_cam, stretched
         from geq.equilibrium import ignore_failures
         from geq.model.network import Network
-        from geq.training.ingredient import evaluation_loader, open_split
-        from geq.training.thread import limited_threads
+        from geq.training.device import limited_threads
+        from geq.training.setup import evaluation_loader, open_split
         from geq_papers.tradeoff import first_images
 
         options, model = folder.options(), Network.from_pretrained(folder.model)
@@ -178,8 +178,8 @@ class Speed:
     def measure(self, folder: RunFolder) -> Metrics:
         from geq.equilibrium import ignore_failures
         from geq.model.network import Network
-        from geq.training.ingredient import evaluation_loader, open_split
-        from geq.training.thread import limited_threads
+        from geq.training.device import limited_threads
+        from geq.training.setup import evaluation_loader, open_split
         from geq_papers.tradeoff import first_images, solved, timed_backward, timed_inference
 
         options, model = folder.options(), Network.from_pretrained(folder.model)
@@ -215,9 +215,9 @@ class FeatureSize:
         import torch
 
         from geq.model.network import Network
+        from geq.training.device import limited_threads
         from geq.training.evaluation import evaluating
-        from geq.training.ingredient import evaluation_loader, open_split
-        from geq.training.thread import limited_threads
+        from geq.training.setup import evaluation_loader, open_split
         from geq_papers.tradeoff import first_images
 
         options, model = folder.options(), Network.from_pretrained(folder.model)

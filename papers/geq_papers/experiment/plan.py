@@ -1,4 +1,4 @@
-"""What must be run for an experiment: its jobs, and the trainings that they share.
+"""Plan of an experiment: its jobs, and the trainings that they share.
 
 A job makes one record. Jobs of different experiments that train the same network in the same way with the
 same seed share that training: its folder is named by what it depends on.
@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from geq.errors import InputError, OptionError, unknown_name
-from geq.training.option import CIRCUMSTANCES, TrainOptions
 from geq.training.preset import preset_options
-from geq.training.run import RunFolder
+from geq.training.run_folder import RunFolder
+from geq.training.train_options import CIRCUMSTANCES, TrainOptions
 from geq_papers.experiment.experiment import Experiment, Measurement, ScaleName
+from geq_papers.experiment.experiment_registry import find_experiment
 from geq_papers.experiment.record import Record
-from geq_papers.experiment.registry import find_experiment
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Job:
 
     @property
     def record_file(self) -> Path:
-        """Where the process that made the run leaves its record."""
+        """Return the file in which the process of the run stores its record."""
         return self.folder.path / f"record-{self.experiment}-{self.arm}-{self.config_hash}.json"
 
     def made(self) -> Record | None:
@@ -163,7 +163,7 @@ def usable(
 
 def trained_by(options: TrainOptions) -> dict[str, Any]:
     """All that a training depends on: the options, and what the name of the network stands for."""
-    from geq.model.registry import model_spec
+    from geq.model.model_registry import model_spec
 
     mapping = options.as_mapping()
     config = model_spec(options.model).config

@@ -6,19 +6,18 @@ Time: 1 to 6 minutes of one core for a run at scale small, 40 minutes for a seed
 
 The papers' network is a stem, equilibria side by side, and a head. Behind a stem of two convolutions,
 equilibria with little feedback make a shallow network; compared are a deeper stem, fewer and wider branches,
-larger maps, the equilibria after each other (a cascade) on the same maps, a finer head, stronger feedback,
+larger maps, stacked equilibria (a cascade) on the same maps, a finer head, stronger feedback,
 the head and the stem in a cascade, and how exactly the equilibrium is solved and differentiated. The ResNet
 and the MDEQ of the same size show what the best of them has to reach. All have 44 to 51 thousand parameters.
 """
 
 from __future__ import annotations
 
-from geq_papers.experiment.arm import PARAMETERS, mdeq
 from geq_papers.experiment.equilibrium_measurement import Equilibria
 from geq_papers.experiment.experiment import Arm, Experiment, Metric
+from geq_papers.experiment.geq_arms import PARAMETERS, mdeq
 from geq_papers.experiment.measurement import Speed
-from geq_papers.experiment.recipe import sizes
-from geq_papers.experiment.study import (
+from geq_papers.experiment.study_arms import (
     CASCADE,
     EVALUATIONS,
     FEEDBACK,
@@ -30,6 +29,7 @@ from geq_papers.experiment.study import (
     small_only,
     studied,
 )
+from geq_papers.experiment.training_recipe import sizes
 
 THROUGHPUT = Metric("images_per_second", "trained", "images/s", 0)
 SHAPES = {

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from geq_papers.experiment.arm import ACCURACY, PARAMETERS, against_control
 from geq_papers.experiment.experiment import Experiment
+from geq_papers.experiment.geq_arms import ACCURACY, PARAMETERS, against_control
 from geq_papers.experiment.geq_table_1a import EXPERIMENT as TABLE_1A
 from geq_papers.experiment.geq_table_1b import EXPERIMENT as TABLE_1B
-from geq_papers.experiment.study import TRAIN_LOSS
+from geq_papers.experiment.study_arms import TRAIN_LOSS
 
 SEEDS = 12
 FIRST_SEED = 20

@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from geq.model.registry import ModelSpec, register
+from geq.model.model_registry import ModelSpec, register
 from geq.model.segmenter import Segmenter, SegmenterConfig, check_layers, convolution, stretched
 
 
 @dataclass(frozen=True)
 class FCNConfig(SegmenterConfig):
     """Args:
-    channels: channels of each 3×3 convolution behind the stem.
+    channels: channels of each 3×3 convolution after the stem.
     strides: 1 or 2 for each.
     """
 
@@ -37,7 +37,7 @@ class FCN(Segmenter):
     """Stem, convolutions, and scores from every resolution.
 
     >>> import torch
-    >>> from geq.model.registry import create_model
+    >>> from geq.model.model_registry import create_model
     >>> create_model("fcn_camvid_small")(torch.zeros(2, 3, 45, 61)).shape
     torch.Size([2, 11, 45, 61])
     """

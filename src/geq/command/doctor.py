@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from geq.command.finding import Finding, as_mapping, examine
-from geq.command.option import add_json, add_quiet, parse
+from geq.command.argument_parser import add_json, add_quiet, parse
+from geq.command.doctor_checks import Finding, as_mapping, examine
 from geq.command.terminal import BAD, GOOD, WARNING, console_for, print_json
 from geq.errors import MissingExtraError
 
@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
 
 
 def asked_for(arguments: list[str]) -> tuple[bool, bool]:
-    """Whether JSON, whether nothing; this command must also work where the parser is not installed."""
+    """Read --json and --quiet by hand: this command must also work without the parser's package."""
     try:
         asked = parse("doctor", SUMMARY, arguments, declare)
     except MissingExtraError:
@@ -60,7 +60,7 @@ def plain(finding: Finding, first: bool) -> None:
 
 
 def printer() -> Any:
-    """What prints a finding, in colours if that can be."""
+    """Return the function that prints a finding, in colours if possible."""
     try:
         console = console_for()
     except MissingExtraError:

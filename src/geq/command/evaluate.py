@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from geq.command.class_table import class_accuracy, class_tables
-from geq.command.option import (
+from geq.command.argument_parser import (
     add_data,
     add_inference,
     add_json,
@@ -15,14 +14,16 @@ from geq.command.option import (
     nested,
     parse,
 )
-from geq.command.terminal import console_for, print_json
-from geq.data.catalogue import IMAGE_FOLDER, check_dataset_name
-from geq.training.image_folder import is_folder, warn_of_changes
+from geq.command.class_table import class_accuracy, class_tables
+from geq.command.terminal import console_for, new_table, print_json
+from geq.data.dataset_options import IMAGE_FOLDER, check_dataset_name
+from geq.number_format import percent
+from geq.training.photo_folder_options import is_folder, warn_of_changes
 
 SUMMARY = """Measure the trained network of a run on a dataset.
 
-Only the run's folder and the data are needed, so it can be done on another machine. It prints how often each
-class is right and what it is taken for, and draws that as RUN/evaluation/NAME.png."""
+It needs only the run's folder and the data, also on another machine. It prints the accuracy of each class
+and the confusion matrix, and draws them as RUN/evaluation/NAME.png."""
 
 MEASURES = {
     "accuracy": "accuracy",
@@ -46,7 +47,7 @@ def declare(parser: Any) -> None:
         "--batch_size",
         type=int | None,
         default=None,
-        help="changes the speed; the result only with a regulariser that compares the samples of a batch",
+        help="images per batch; affects the result only with a regulariser that compares samples",
     )
     add_inference(parser)
     add_json(parser)
@@ -55,17 +56,17 @@ def declare(parser: Any) -> None:
 def main(arguments: list[str]) -> int:
     asked = parse("evaluate", SUMMARY, arguments, declare)
 
-    from geq.training.run import RunFolder
+    from geq.training.run_folder import RunFolder
 
     folder = RunFolder.find(asked.run, asked.runs)
     if asked.data is not None and not is_folder(asked.data):
         check_dataset_name(asked.data)
 
     from geq.model.network import Network
-    from geq.training.choice import task_class
-    from geq.training.confusion_picture import keep_confusion
-    from geq.training.ingredient import evaluation_loader, open_split
-    from geq.training.thread import limited_threads
+    from geq.training.device import limited_threads
+    from geq.training.run_picture import keep_confusion
+    from geq.training.segmentation_task import task_class
+    from geq.training.setup import evaluation_loader, open_split
 
     model = Network.from_pretrained(folder.model)
     own = folder.options()
@@ -100,30 +101,24 @@ def main(arguments: list[str]) -> int:
 
 
 def show(values: dict[str, Any]) -> None:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, show_header=False)
-    table.add_column(style="bold")
-    table.add_column(justify="right")
+    table = new_table("measure", ">value", show_header=False)
+    table.columns[0].style = "bold"
     table.add_row("images", f"{values['images']:,}")
     for name, label in MEASURES.items():
         if name in values:
-            table.add_row(label, f"{values[name]:.2f} %")
+            table.add_row(label, percent(values[name]))
     table.add_row("loss", f"{values['loss']:.4f}")
     if "steps" in values:
         table.add_row("solver steps", f"{values['steps']:.2f}")
         table.add_row("worst residual", f"{values['residual']:.1e}")
-        table.add_row("not converged", f"{100 * values['unconverged']:.2f} %")
+        table.add_row("not converged", percent(100 * values["unconverged"]))
     console = console_for()
     console.print(f"{values['run']} on {values['data']} ({values['split']})", highlight=False, soft_wrap=True)
     console.print(table)
     if "class_iou" in values:
-        classes = Table(box=box.SIMPLE_HEAD)
-        classes.add_column("class")
-        classes.add_column("IoU", justify="right")
+        classes = new_table("class", ">IoU")
         for name, share in values["class_iou"].items():
-            classes.add_row(name, "–" if share is None else f"{share:.2f} %")
+            classes.add_row(name, percent(share))
         console.print(classes)
     else:
         for part in class_tables(values["confusion"], values["classes"]):

@@ -1,4 +1,4 @@
-"""``geq explain RUN IMAGE…``: what a network looks at, what its equilibria explain, how they are found."""
+"""``geq explain RUN IMAGE…``: saliency maps, attention and solver traces of a network."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from geq.command.option import add_dataset_options, add_json, add_quiet, chosen_data, parse
-from geq.command.terminal import console_for, print_json
+from geq.command.argument_parser import add_dataset_options, add_json, add_quiet, chosen_data, parse
+from geq.command.terminal import console_for, new_table, print_json
 from geq.errors import CheckpointError, GeqError, OptionError, check_seed
+from geq.number_format import percent
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from geq.analysis.explanation import Explainer, Explanation
-    from geq.training.run import RunFolder
+    from geq.training.run_folder import RunFolder
 
-SUMMARY = """Explain what the trained network of a run says about images, alone or beside other runs.
+SUMMARY = """Explain predictions of the trained network of a run, alone or side by side with other runs.
 
 For each image NAME.saliency.png shows Grad-CAM at the equilibrium, and for each branch the attention β of the
 patches and their share in the hidden objective. NAME.RUN.equilibrium.png shows how the solver found one
-equilibrium: residuals against what the weights promise, the objective along the way, and a slice of it around
+equilibrium: residuals with the certified rate, the objective along the trajectory, and a slice of it around
 the equilibrium. Without images it takes test images of the run's dataset."""
 
 SHOWN = 3
@@ -37,18 +38,23 @@ def declare(parser: Any) -> None:
     parser.add_argument("--index", type=int, nargs="+", default=None, help="numbers of test images instead")
     parser.add_argument("--against", type=str, nargs="+", default=[], help="other runs, side by side")
     parser.add_argument(
-        "--target", type=str | None, default=None, help="class to explain; default what each network says"
+        "--target",
+        type=str | None,
+        default=None,
+        help="class to explain; default the prediction of each network",
     )
     parser.add_argument(
-        "--branch", type=int | None, default=None, help="only this equilibrium, by its number from 0 on"
+        "--branch", type=int | None, default=None, help="only the equilibrium of this number, from 0"
     )
     parser.add_argument(
-        "--layer", type=str | None, default=None, help="layer for Grad-CAM; default what the head reads"
+        "--layer", type=str | None, default=None, help="layer for Grad-CAM; default the input of the head"
     )
     parser.add_argument(
         "--output", type=str | None, default=None, help="folder for the pictures; default RUN/explain"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of random directions, where the way has none")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of random directions, where the trajectory spans no plane"
+    )
     parser.add_argument("--runs", type=str, default="runs", help="folder that holds the runs")
     parser.add_argument("--data_root", type=str | None, default=None, help="folder of the datasets")
     add_dataset_options(parser)
@@ -74,8 +80,8 @@ class Item:
 
 
 @dataclass
-class Outcome:
-    """What came of an image: explanations and files, or an error."""
+class ExplainedImage:
+    """Result for an image: explanations and files, or an error."""
 
     item: Item
     explanations: list[Explanation]
@@ -88,10 +94,10 @@ def main(arguments: list[str]) -> int:
         asked = parse("explain", SUMMARY, arguments, declare)
     except OptionError as problem:
         if "unrecognized arguments" in str(problem):
-            raise OptionError(f"{problem} (images come right behind RUN, before the options)") from problem
+            raise OptionError(f"{problem} (images come right after RUN, before the options)") from problem
         raise
 
-    from geq.training.run import RunFolder
+    from geq.training.run_folder import RunFolder
 
     if asked.images and asked.index is not None:
         raise OptionError("give image files or --index, not both")
@@ -109,7 +115,7 @@ def main(arguments: list[str]) -> int:
     output = make_folder(folders[0].explanation if asked.output is None else Path(asked.output))
     outcomes = []
     for item in items:
-        outcome = Outcome(item, [], [])
+        outcome = ExplainedImage(item, [], [])
         outcomes.append(outcome)
         try:
             explain_item(outcome, explainers, output, asked)
@@ -149,8 +155,8 @@ def test_items(folder: RunFolder, asked: Any) -> list[Item]:
     import torch
 
     from geq.data.dataset import check_indices
-    from geq.training.ingredient import open_split
-    from geq.training.picture import spread_over_classes
+    from geq.training.run_picture import spread_over_classes
+    from geq.training.setup import open_split
 
     test = open_split(chosen_data(folder.options(), asked), "test")
     few = asked.index is None
@@ -175,7 +181,7 @@ def make_folder(path: Path) -> Path:
     return path
 
 
-def explain_item(outcome: Outcome, explainers: list[Explainer], output: Path, asked: Any) -> None:
+def explain_item(outcome: ExplainedImage, explainers: list[Explainer], output: Path, asked: Any) -> None:
     """Explanations and pictures of one image."""
     from geq.analysis.equilibrium_picture import draw_equilibrium
     from geq.analysis.saliency_picture import draw_saliency
@@ -212,14 +218,14 @@ def available(explainer: Explainer, branch: int | None, layer: str | None) -> tu
 
 
 def keep(path: Path, content: bytes) -> Path:
-    from geq.durable import explained_write_errors, write_durably
+    from geq.atomic_io import explained_write_errors, write_durably
 
     with explained_write_errors(path, "The picture was not kept."):
         write_durably(path, content)
     return path
 
 
-def as_mapping(outcome: Outcome) -> dict[str, Any]:
+def as_mapping(outcome: ExplainedImage) -> dict[str, Any]:
     return {
         "image": outcome.item.name,
         "error": outcome.error,
@@ -253,23 +259,19 @@ def as_mapping(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def show(outcomes: list[Outcome], quiet: bool) -> None:
-    from rich import box
-    from rich.table import Table
-
+def show(outcomes: list[ExplainedImage], quiet: bool) -> None:
     console = console_for(width=120, quiet=quiet)
-    table = Table(box=box.SIMPLE_HEAD)
-    left = ("image", "run", "class", "saliency for")
-    for title in ("image", "run", "class", "confidence", "saliency for", "evaluations", "residual"):
-        table.add_column(title, justify="left" if title in left else "right")
-    table.add_column("‖z − z*‖/‖z‖ ≤", justify="right")
+    table = new_table(
+        *("image", "run", "class", ">confidence", "saliency for", ">evaluations", ">residual"),
+        ">‖z − z*‖/‖z‖ ≤",
+    )
     for outcome in outcomes:
         for e in outcome.explanations:
             table.add_row(
                 outcome.item.name,
                 e.run,
                 e.label,
-                f"{100 * e.confidence:.1f} %",
+                percent(100 * e.confidence, 1),
                 e.target,
                 "–" if e.steps is None else str(e.steps),
                 "–" if e.residual is None else f"{e.residual:.1e}",

@@ -8,7 +8,7 @@ of geq, for ``torch.export`` and ``torch.onnx.export`` themselves.
 """
 
 from geq.export.check import Agreement
-from geq.export.description import Description
+from geq.export.file_description import Description
 from geq.export.onnx_file import save_onnx
 from geq.export.portable_model import PortableModel, portable
 from geq.export.portable_network import PortableNetwork

@@ -1,4 +1,4 @@
-"""Whether a file computes what the network computes: measured before the file is put in its place.
+"""Comparison of an exported file with the network, before the file is written.
 
 Two programs that stop at a tolerance of 1e-3 may stop one step apart, and then differ by about 1e-3. So the
 comparison is made at a tolerance of 1e-6, where both are at the same fixed point; at the network's own
@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.nn import functional as F
 
 from geq.data.dataset import Statistics
+from geq.data.transform.base import as_float
 from geq.equilibrium import ignore_failures
 from geq.errors import GeqError
 from geq.model.network import Network
+from geq.training.setup import open_split
+from geq.training.train_options import TrainOptions
 
 TIGHT, MANY_STEPS = 1e-6, 200
 """Tolerance and most evaluations of the comparison."""
@@ -62,7 +66,7 @@ def tightened(network: Network) -> Network:
 
 @torch.no_grad()
 def reference(network: Network, x: Float[Tensor, "b c h w"]) -> tuple[Tensor, Bool[Tensor, " b"]]:
-    """Logits, and which samples have settled: their residuals are within ten times the tight tolerance."""
+    """Return logits, and which samples converged: residuals are within ten times the tight tolerance."""
     settled = torch.ones(len(x), dtype=torch.bool)
     with ignore_failures(network):
         logits = network(x)
@@ -122,7 +126,7 @@ def demand(agreement: Agreement, largest: float) -> None:
     if not agreement.settled:
         raise GeqError(
             f"the exported file must be compared with the network at its equilibria: none of the "
-            f"{agreement.images} images has one within {10 * TIGHT:g} after {MANY_STEPS} steps; look at "
+            f"{agreement.images} images has one within {10 * TIGHT:g} after {MANY_STEPS} steps; see "
             "'geq analyze' of the run"
         )
     if not agreement.difference <= LIMIT * largest:
@@ -130,3 +134,27 @@ def demand(agreement: Agreement, largest: float) -> None:
             f"the logits of the exported file must be within {LIMIT * largest:.1e} of the network's: they "
             f"differ by {agreement.difference:.1e} on {agreement.settled} images; nothing was written"
         )
+
+
+def random_images(number: int, shape: tuple[int, int, int]) -> Float[Tensor, "b c h w"]:
+    """Smooth random patterns under noise, from 0 to 1; always the same ones."""
+    channels, height, width = shape
+    generator = torch.Generator().manual_seed(0)
+    coarse = torch.rand(number, channels, 3, 3, generator=generator)
+    smooth = F.interpolate(coarse, (height, width), mode="bilinear")
+    return 0.8 * smooth + 0.2 * torch.rand(number, channels, height, width, generator=generator)
+
+
+def sample_images(
+    options: TrainOptions, shape: tuple[int, int, int], number: int, data_root: str | None = None
+) -> tuple[Float[Tensor, "b c h w"], str]:
+    """Test images of the run, or random ones where its data is not at hand; and which of the two."""
+    try:
+        dataset = open_split(replace(options, data_root=data_root), "test")
+        chosen = torch.linspace(0, len(dataset) - 1, min(number, len(dataset))).long()
+        images = as_float(dataset.batch(chosen)[0])
+    except GeqError:
+        return random_images(number, shape), "random images"
+    if tuple(images.shape[1:]) != shape:
+        return random_images(number, shape), "random images"
+    return images, f"test images of {options.data}"

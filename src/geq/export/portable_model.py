@@ -16,11 +16,9 @@ from geq.cells.base import State, parts_of
 from geq.constraints import Unconstrained
 from geq.equilibrium import Equilibrium, ignore_failures
 from geq.errors import InputError, OptionError
-from geq.export.fold import fold_norms
-from geq.export.iteration import Measured, find_fixed_point, residual_norms, steps_of
-from geq.export.mapping import PlainMap, plain_map
-from geq.export.quiet import reason, without_noise
-from geq.export.trace import BATCH, TracedMap
+from geq.export.cell_maps import PlainMap, fold_norms, plain_map
+from geq.export.iteration import BATCH, SolvedState, TracedMap, find_fixed_point, residual_norms, steps_of
+from geq.export.output_file import reason, without_noise
 from geq.gradients import SequentialAveraging, Unrolled
 from geq.operators import Operator
 from geq.operators.operator import size_of
@@ -29,7 +27,7 @@ from geq.solvers.fixed_point import Packing
 
 
 @dataclass
-class Solve:
+class PortableSolve:
     """State shared by the layers of one forward pass: how far to solve, and how far they came."""
 
     tolerance: Tensor | None = None
@@ -58,7 +56,7 @@ class PortableEquilibrium(nn.Module):
     """
 
     def __init__(
-        self, layer: Equilibrium, in_features: bool, strictness: float, solve: Solve, example: Tensor
+        self, layer: Equilibrium, in_features: bool, strictness: float, solve: PortableSolve, example: Tensor
     ) -> None:
         super().__init__()
         self.map: PlainMap = plain_map(layer, in_features)
@@ -99,7 +97,7 @@ class PortableEquilibrium(nn.Module):
         context: tuple[Tensor, ...],
         tolerance: Tensor,
         max_steps: Tensor,
-    ) -> Measured:
+    ) -> SolvedState:
         """Run the loop. All tensors of its body are handed in: a traced loop cannot reach outside."""
         weights = self.traced.weights()
 
@@ -112,7 +110,7 @@ class PortableEquilibrium(nn.Module):
 
     def unroll(
         self, packing: Packing, start: State, context: tuple[Tensor, ...], tolerance: Tensor
-    ) -> Measured:
+    ) -> SolvedState:
         """Run the iterations of a layer that is differentiated through them."""
         assert self.unrolled is not None
         z = start
@@ -123,7 +121,7 @@ class PortableEquilibrium(nn.Module):
         residual = rules.relative_residual(absolute, size, rules.residual_floor(absolute, tolerance))
         residual = torch.where(residual.isnan(), torch.inf, residual)
         steps = torch.full_like(residual, self.unrolled.steps, dtype=torch.int64)
-        return Measured(rows, residual, steps)
+        return SolvedState(rows, residual, steps)
 
 
 class PortableModel(nn.Module):
@@ -141,7 +139,7 @@ class PortableModel(nn.Module):
     def __init__(self, model: nn.Module, inputs: tuple[Any, ...], report: bool = False) -> None:
         super().__init__()
         copied = copy.deepcopy(model).eval().requires_grad_(False)
-        self.report, self.solve = report, Solve()
+        self.report, self.solve = report, PortableSolve()
         with torch.no_grad(), ignore_failures(copied):
             calls = recorded(copied, inputs)
             layers = {name: layer for name, layer in equilibria_of(copied).items() if name in calls}
@@ -222,7 +220,7 @@ def replaced(model: nn.Module, old: nn.Module, new: nn.Module) -> nn.Module:
 
 
 Calls = dict[str, list[Any]]
-"""Name of a module -> the inputs that it was given in one forward pass."""
+"""Name of a module -> its inputs in one forward pass."""
 
 
 def recorded(model: nn.Module, inputs: tuple[Any, ...]) -> Calls:
@@ -268,8 +266,8 @@ def fold(model: nn.Module, calls: Calls) -> None:
         sizes = {module.map_size(x) if isinstance(module, Equilibrium) else size_of(x) for x in given}
         if len(sizes) > 1 and any(type(part.constraint) is not Unconstrained for part in operators(module)):
             raise OptionError(
-                f"{name} is used for maps of several sizes, {sorted(sizes)}, and its norm depends on them: "
-                "export the parts of the model one by one, or give each size a layer"
+                f"{name} is used for maps of several sizes, {sorted(sizes, key=str)}, and its norm depends "
+                "on them: export the parts of the model one by one, or give each size a layer"
             )
         fold_norms(module, sizes.pop())
 
@@ -296,7 +294,7 @@ def at_least_two(x: Tensor) -> Tensor:
 
 
 def feature_factor(layer: Equilibrium, x: Tensor) -> float | None:
-    """What tightens the tolerance of a layer that is solved in its features; None where it is not."""
+    """Return the factor on the tolerance of a layer that is solved in its features; None for others."""
     prepared = layer.solver.prepare(layer.cell.equation(x))
     in_features = layer.gradient.iterations is None and isinstance(prepared, FeatureEquation)
     return prepared.tolerance_factor if in_features else None

@@ -3,7 +3,7 @@
 The input is an image with values from 0 to 1; the normalisation of the training data is a part of the module.
 The output is ``(logits, residual, steps, converged)``. ``residual`` and ``steps`` have one column per
 equilibrium, in the order of :attr:`PortableNetwork.equilibria`; ``converged`` says of every image whether all
-its residuals reached their tolerances. Nothing is raised at run time, so a user must look at it. A network
+its residuals reached their tolerances. Nothing is raised at run time, so a user must check it. A network
 without equilibria gives its logits alone.
 """
 
@@ -17,8 +17,8 @@ from torch import Tensor
 
 from geq.data.dataset import Statistics
 from geq.errors import OptionError
+from geq.export.iteration import BATCH
 from geq.export.portable_model import PortableModel, refuse_coupled
-from geq.export.trace import BATCH
 from geq.model.network import Network
 
 
@@ -30,7 +30,7 @@ class PortableNetwork(PortableModel):
         statistics: Mean and standard deviation of the normalisation.
         size: Height and width of the images.
 
-    >>> from geq.model.registry import create_model
+    >>> from geq.model.model_registry import create_model
     >>> portable = PortableNetwork(create_model("geq_tiny"), Statistics((0.5,), (0.5,)), (8, 8))
     >>> logits, residual, steps, converged = portable(torch.rand(3, 1, 8, 8))
     >>> logits.shape, residual.shape, converged.tolist()

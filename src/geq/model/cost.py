@@ -1,4 +1,4 @@
-"""What one evaluation of a network costs.
+"""Cost of one evaluation of a network.
 
 A multiply-add is one multiplication and one addition, as in the papers' tables; torch's counter counts both,
 so its number is halved. Only matrix products and convolutions count; element-wise work is small beside them.
@@ -16,8 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from geq.constraints import SpectralBound
 from geq.equilibrium import Equilibrium
-from geq.model.network import Network
-from geq.model.outline import WithoutDrawing
+from geq.model.network import Network, WithoutDrawing
 
 
 def count_multiply_adds(run: Callable[[], object]) -> int:

@@ -10,7 +10,7 @@ Chosen here: z⁰ = x asks for a state of the size of x, so the layers of 162k h
 is the only whole number that can give 162k; the extractor is one 5×5 convolution, since a 3×3 one gives 160k.
 The same m with the channels of 199k needs an extractor of two 3×3 convolutions, 20 and 29 channels. Both work
 at the full 32×32 pixels. The model of 1.4M doubles the channels and has a state of 104. A batch norm stands
-behind each convolution of the extractor and behind z, which is small; the layers have their b_l and no norm.
+after each convolution of the extractor and after z, which is small; the layers have their b_l and no norm.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ from torch import Tensor, nn
 
 from geq.errors import OptionError
 from geq.layers.deep import DeepOptEq2d
-from geq.model.deep_layer import DeepLayerConfig
-from geq.model.feature_map import FeatureMap
-from geq.model.network import Network
-from geq.model.registry import ModelSpec, register
+from geq.model.deep_layer_config import DeepLayerConfig
+from geq.model.model_registry import ModelSpec, register
+from geq.model.network import FeatureMap, Network
 
 Activation = Literal["relu", "leaky_relu", "tanh", "elu", "softplus"]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -43,7 +42,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 @dataclass(frozen=True)
 class DeepConfig(DeepLayerConfig):
-    """What a deep equilibrium that classifies is built from.
+    """Configuration of a classifier with a deep equilibrium.
 
     Args:
         kernel_sizes: odd side of the kernels, one per layer; a single one is that of all.
@@ -104,7 +103,7 @@ class DeepOptEqConfig(DeepConfig):
 class DeepOptEq(Network):
     """Extractor, deep equilibrium, norm, ReLU, pool, linear head.
 
-    >>> from geq.model.registry import create_model
+    >>> from geq.model.model_registry import create_model
     >>> create_model("deep_opteq_tiny")(torch.zeros(2, 1, 8, 8)).shape
     torch.Size([2, 10])
     """

@@ -5,7 +5,7 @@
 From the paper: three weighted layers of 256, 512 and 512 channels, one resolution, no property asked of the
 features. It says nothing of the extractor, the state's size, the head or the resolution. Here the extractor
 is a chain of strided convolutions, the state has the size of its output (so that a solve starts at z = x, as
-in algorithm 1), and the head is one 3×3 convolution before the scores. z is small, so a norm stands behind
+in algorithm 1), and the head is one 3×3 convolution before the scores. z is small, so a norm follows
 it, and U_l x is normalised.
 """
 
@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from geq.errors import OptionError
 from geq.layers.deep import DeepOptEq2d
-from geq.model.deep_layer import DeepLayerConfig
-from geq.model.registry import ModelSpec, register
+from geq.model.deep_layer_config import DeepLayerConfig
+from geq.model.model_registry import ModelSpec, register
 from geq.model.segmenter import Segmenter, SegmenterConfig, convolution
 
 
@@ -50,7 +50,7 @@ class DeepSegmenter(Segmenter):
     """Stem, Deep OptEq, head.
 
     >>> import torch
-    >>> from geq.model.registry import create_model
+    >>> from geq.model.model_registry import create_model
     >>> create_model("opteq_camvid_small")(torch.zeros(2, 3, 45, 61)).shape
     torch.Size([2, 11, 45, 61])
     """

@@ -10,19 +10,39 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from geq.equilibrium import Equilibrium
 from geq.errors import GeqError, InputError, OptionError
 from geq.model.config import NetworkConfig
-from geq.model.feature_map import FeatureMap
 from geq.operators.operator import Size
+
+
+@dataclass(frozen=True)
+class FeatureMap:
+    """A feature map inside a network.
+
+    Args:
+        label: what to call it.
+        module: whose output it is.
+        at_input: whether it is the module's input instead.
+        part: which tensor, where the module gives several (the scales of a joint equilibrium).
+        equilibrium: name of the equilibrium whose state it is, if it is one.
+    """
+
+    label: str
+    module: nn.Module
+    at_input: bool = False
+    part: int | None = None
+    equilibrium: str | None = None
+
 
 AnyNetwork = TypeVar("AnyNetwork", bound="Network")
 
 
 @dataclass(frozen=True)
 class EquilibriumReport:
-    """How one equilibrium was solved, over the samples of the last batch.
+    """Statistics of one equilibrium's solves over the samples of the last batch.
 
     Args:
         steps_mean: evaluations of the map, averaged over samples.
@@ -50,10 +70,10 @@ class Network(nn.Module):
     config_class: ClassVar[type[NetworkConfig]]
 
     labels_pixels: ClassVar[bool] = False
-    """Whether the logits are those of each pixel, not of the whole image."""
+    """True for logits of each pixel, false for logits of the whole image."""
 
     registry_name: str | None = None
-    """The name that :func:`geq.model.registry.create_model` was called with."""
+    """The name that :func:`geq.model.model_registry.create_model` was called with."""
 
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__()
@@ -101,7 +121,7 @@ class Network(nn.Module):
         return {name: module for name, module in self.named_modules() if isinstance(module, Equilibrium)}
 
     def solutions(self) -> dict[str, EquilibriumReport]:
-        """How each equilibrium was solved in the last forward pass; empty before the first one."""
+        """Return the solution of each equilibrium in the last forward pass; empty before the first one."""
         return {
             name: EquilibriumReport(
                 steps_mean=solution.steps.double().mean().item(),
@@ -121,7 +141,7 @@ class Network(nn.Module):
         ).sum(0)
 
     def well_posedness(self) -> dict[str, Any]:
-        """What is proved about each equilibrium, for images of :attr:`input_shape`."""
+        """Return the certificate of each equilibrium for images of :attr:`input_shape`."""
         sizes = self.map_sizes()
         return {name: layer.well_posedness(sizes[name]) for name, layer in self.equilibria().items()}
 
@@ -143,7 +163,7 @@ class Network(nn.Module):
             self.train(training)
 
     def inputs_of_equilibria(self, x: Tensor) -> dict[str, Tensor]:
-        """What each equilibrium is given when this network sees ``x``."""
+        """Return the input of each equilibrium for the input ``x`` of the network."""
         inputs: dict[str, Tensor] = {}
         equilibria = self.equilibria()
         if not equilibria:
@@ -207,3 +227,14 @@ class Network(nn.Module):
         from geq.model.pretrained import push_to_hub
 
         return push_to_hub(self, repository, private=private, token=token)
+
+
+class WithoutDrawing(TorchFunctionMode):
+    """Draws no numbers for tensors without memory: for these torch would import its compiler, two seconds."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func is Tensor.normal_ or getattr(func, "__module__", None) == torch.nn.init.__name__:
+            return args[0] if args else (kwargs or {})["tensor"]
+        return func(*args, **(kwargs or {}))

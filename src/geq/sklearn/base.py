@@ -1,4 +1,4 @@
-"""What the estimators share: reading arrays, standardising, training, predicting."""
+"""Base of the estimators: reading arrays, standardising, training, predicting."""
 
 from __future__ import annotations
 
@@ -22,11 +22,18 @@ from geq.certificates.well_posedness import WellPosedness
 from geq.constraints import SpectralBound
 from geq.errors import CheckedOptions, InputError
 from geq.model.network import EquilibriumReport
-from geq.sklearn.array import Array, as_rows, channels_first, from_rows, unflattened
-from geq.sklearn.finite import check_answer, check_standardised, check_weights, observed
-from geq.sklearn.loop import Rows, schedule, training_net
+from geq.sklearn.input_arrays import Array, as_rows, channels_first, from_rows, unflattened
 from geq.sklearn.network import EstimatorNetwork, ImageNetwork, Layers, TabularNetwork
-from geq.sklearn.option import check_number, check_whole, stores_anything
+from geq.sklearn.training_loop import Rows, schedule, training_net
+from geq.sklearn.validation import (
+    check_answer,
+    check_number,
+    check_standardised,
+    check_weights,
+    check_whole,
+    observed,
+    stores_anything,
+)
 
 TABLE_WIDTH, IMAGE_WIDTH = 64, 32
 
@@ -85,7 +92,7 @@ class EquilibriumEstimator(BaseEstimator, metaclass=CheckedOptions):
         self.verbose = verbose
 
     classify: bool
-    """Whether targets are classes."""
+    """True if targets are classes."""
     scaler_: StandardScaler
 
     @abstractmethod
@@ -109,14 +116,14 @@ class EquilibriumEstimator(BaseEstimator, metaclass=CheckedOptions):
 
     @property
     def solution_(self) -> EquilibriumReport:
-        """How the equilibria of the last prediction were solved: steps, residual, share that converged."""
+        """Statistics of the last prediction's solves: steps, residual, share that converged."""
         report = self.network_.report
         if report is None:
             raise NotFittedError("solution_ is there after a prediction: call predict first")
         return report
 
     def well_posedness(self) -> WellPosedness:
-        """What the trained weights prove about the equilibrium: uniqueness, contraction."""
+        """Return the certificate of the trained weights: uniqueness, contraction."""
         network = self.network_
         return network.equilibrium.well_posedness(network.map_size)
 
@@ -262,7 +269,7 @@ class EquilibriumEstimator(BaseEstimator, metaclass=CheckedOptions):
     # ---------------------------------------------------------------------------------------- predicting
 
     def _outputs(self, X: Any) -> Tensor:
-        """The network's output for every row, on the CPU; leaves a report of the equilibria behind."""
+        """Return the network's output for every row, on the CPU, and store a report of the equilibria."""
         network = self.network_
         x = self._standardised(self._read(X, reset=False))
         nothing = x.new_empty(len(x))

@@ -12,9 +12,9 @@ from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.validation import check_consistent_length
 
 from geq.errors import InputError
-from geq.sklearn.array import Array
-from geq.sklearn.finite import check_answer, observed
-from geq.sklearn.layer import GaussianEstimator
+from geq.sklearn.input_arrays import Array
+from geq.sklearn.kernel_estimators import GaussianEstimator
+from geq.sklearn.validation import check_answer, observed
 
 Regressor = TypeVar("Regressor", bound="GEQRegressor")
 
@@ -68,7 +68,7 @@ class GEQRegressor(RegressorMixin, GaussianEstimator):
     def partial_fit(self: Regressor, X: Any, y: Any, sample_weight: Any = None) -> Regressor:
         """One epoch over X, from where the last call (or ``fit``) ended; arguments as of :meth:`fit`.
 
-        The statistics by which inputs and targets are standardised go on over all calls.
+        The statistics by which inputs and targets are standardised accumulate over all calls.
         """
         self._check_options()
         first = not hasattr(self, "net_")

@@ -17,19 +17,17 @@ from torch import Tensor, nn
 from geq.constraints.spectral import constraint_memory, restore_constraint_memory
 from geq.equilibrium import ignore_failures
 from geq.errors import ConvergenceError
-from geq.training.average import WeightAverage, average_scales
-from geq.training.bar import Bar
 from geq.training.checkpoint import Checkpoint, Position, random_state, restore_random_state
-from geq.training.decay import build_optimizer
-from geq.training.ingredient import Datasets, evaluation_batch, evaluation_loader, training_loader
 from geq.training.interrupt import Interrupt, TrainingInterrupted
-from geq.training.journal import Journal
-from geq.training.metric import SolverMeasures
-from geq.training.monitor import AttentionStatistics, EarlyStop, GradientNorm, SolverStatistics
+from geq.training.metrics import SolverMeasures
+from geq.training.optimizer import build_optimizer, learning_rate_factor
 from geq.training.process_monitor import ProcessMonitor
-from geq.training.run import RunFolder
-from geq.training.schedule import learning_rate_factor
+from geq.training.run_folder import RunFolder
+from geq.training.run_log import EpochBar, Journal
+from geq.training.setup import Datasets, evaluation_batch, evaluation_loader, training_loader
 from geq.training.task import Task
+from geq.training.training_monitors import AttentionStatistics, EarlyStop, GradientNorm, SolverStatistics
+from geq.training.weight_average import WeightAverage, average_scales
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -47,7 +45,7 @@ class Loop:
         data: of the run.
         folder: where to write; None in processes that do not.
         console: where to show the progress; None for nowhere.
-        checkpoint: where to go on; None to begin.
+        checkpoint: checkpoint to resume from; None to begin.
     """
 
     def __init__(
@@ -85,9 +83,9 @@ class Loop:
             decays = options.decay_all and options.weight_decay > 0
             self.attention = AttentionStatistics(next(iter(probed))[0], decays)
         self.best = None if options.early_stop is None else EarlyStop(options.early_stop)
-        self.bar: Bar | None = None
+        self.bar: EpochBar | None = None
         if console is not None and self.first:
-            self.bar = Bar(console, data.monitored_name, options.epochs * len(self.batches))
+            self.bar = EpochBar(console, data.monitored_name, options.epochs * len(self.batches))
         self.interrupt = Interrupt()
         self.checkpoint = None if checkpoint is None else checkpoint.of_process(rank)
         if self.checkpoint is not None:
@@ -245,7 +243,7 @@ class Loop:
         return self.precision.convert_input(self.fabric.to_device((images, labels)))
 
     def asked_to_stop(self) -> bool:
-        # All processes must stop after the same batch: one that goes on would wait for the others for ever.
+        # All processes must stop after the same batch: one that continued would wait for the others for ever.
         return self.fabric.strategy.reduce_boolean_decision(self.interrupt.requested, all=False)
 
     def stopped(self) -> TrainingInterrupted:

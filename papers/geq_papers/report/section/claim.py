@@ -1,4 +1,4 @@
-"""Which claims hold: those of the papers, and apart from them the questions of this project."""
+"""Verdicts on the claims of the papers, and apart from them on the questions of this project."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import get_args
 
 from geq.number_format import signed
-from geq.printable import identifier
+from geq.safe_parsing import identifier
 from geq_papers.experiment.claim import Judgement, Verdict, judge
 from geq_papers.experiment.experiment import Experiment
-from geq_papers.experiment.registry import STUDY
+from geq_papers.experiment.experiment_registry import STUDY
 from geq_papers.report.chart import IntervalStrip
-from geq_papers.report.section.part import Section
-from geq_papers.report.source import Evidence
-from geq_papers.report.table import Cell, Column, Table
+from geq_papers.report.evidence import Evidence
+from geq_papers.report.section import Section
+from geq_papers.report.table import Column, ReportTable, TableCell
 
 MARKS: dict[str, tuple[str, str]] = {
     "holds": ("✓", "holds"),
@@ -62,12 +62,12 @@ class Party:
     title: str
     anchor: str
     counts: tuple[tuple[str, str, int], ...]
-    judged: Table | None
-    others: Table | None
+    judged: ReportTable | None
+    others: ReportTable | None
 
 
-def summary(evidence: Evidence) -> Section:
-    """Judge every claim of every experiment."""
+def judge_all(evidence: Evidence) -> list[Found]:
+    """Return every claim of every experiment with its verdict, those that were decided first."""
     found: list[Found] = []
     for group in evidence.groups:
         if group.experiment is not None:
@@ -75,7 +75,12 @@ def summary(evidence: Evidence) -> Section:
     for experiment in evidence.missing:
         found += [(experiment, "", judge(claim, [])) for claim in experiment.claims]
     order = list(MARKS)
-    found.sort(key=lambda entry: order.index(entry[2].verdict))
+    return sorted(found, key=lambda entry: order.index(entry[2].verdict))
+
+
+def summary(evidence: Evidence) -> Section:
+    """Show the claims of the papers, and apart from them our own questions."""
+    found = judge_all(evidence)
     of_papers = [one for one in found if one[0].name not in STUDY]
     parties = [
         party(name, title, noun, chosen)
@@ -114,8 +119,8 @@ def party(name: str, title: str, noun: str, found: list[Found]) -> Party:
     )
 
 
-def claim_table(title: str, found: list[Found], note: str, name: str = "") -> Table:
-    return Table(
+def claim_table(title: str, found: list[Found], note: str, name: str = "") -> ReportTable:
+    return ReportTable(
         title,
         COLUMNS,
         tuple(row(*entry) for entry in found),
@@ -127,7 +132,7 @@ def claim_table(title: str, found: list[Found], note: str, name: str = "") -> Ta
     )
 
 
-def row(experiment: Experiment, scale: str, found: Judgement) -> tuple[Cell, ...]:
+def row(experiment: Experiment, scale: str, found: Judgement) -> tuple[TableCell, ...]:
     claim, metric = found.claim, experiment.metric(found.claim.metric)
     digits = metric.digits
     sign, kind = MARKS[found.verdict]
@@ -135,20 +140,20 @@ def row(experiment: Experiment, scale: str, found: Judgement) -> tuple[Cell, ...
     ours = signed(found.mean, digits)
     strip = IntervalStrip.of(found.mean, found.low, found.high, claim.published_difference, found.verdict)
     return (
-        Cell(
+        TableCell(
             found.verdict,
             list(MARKS).index(found.verdict),
             f"{sign} {found.verdict}",
             below=tuple(filter(None, (found.reason, found.caveat))),
             kind=f"why verdict {kind}",
         ),
-        Cell(
+        TableCell(
             claim.text,
             claim.text,
             aside=f"(by more than {signed(claim.at_least, digits)})" if claim.at_least else "",
             kind="claim",
         ),
-        Cell(
+        TableCell(
             " · ".join(filter(None, (experiment.source, scale))),
             experiment.source,
             experiment.source,
@@ -156,16 +161,16 @@ def row(experiment: Experiment, scale: str, found: Judgement) -> tuple[Cell, ...
             link=identifier(f"{experiment.name}-{scale}") if scale else "",
             kind="where",
         ),
-        Cell(signed(claim.published_difference, digits), claim.published_difference),
-        Cell(
+        TableCell(signed(claim.published_difference, digits), claim.published_difference),
+        TableCell(
             f"{ours} ({interval})" if interval else ours,
             found.mean,
             ours,
             below=(interval,) if interval else (),
             kind="ours",
         ),
-        Cell(str(len(found.seeds)), len(found.seeds)),
-        Cell("", kind="picture", strip=strip if found.mean is not None else None),
+        TableCell(str(len(found.seeds)), len(found.seeds)),
+        TableCell("", kind="picture", strip=strip if found.mean is not None else None),
     )
 
 
