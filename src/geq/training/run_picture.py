@@ -120,7 +120,8 @@ def _draw_solver(axis: Any, epochs: list[dict[str, Any]]) -> None:
 
 def _draw_attention(figure: Any, images: Tensor, maps: dict[str, Tensor], titles: list[str]) -> None:
     figure.suptitle(
-        "attention β of the patches: bright where the equilibrium explains the image, dark where it does not"
+        "attention β of the patches: bright where the state explains the patch, or the patch is small; "
+        "dark for outliers"
     )
     axes = figure.subplots(len(maps) + 1, len(images), squeeze=False)
     pictures = images.permute(0, 2, 3, 1).numpy()
