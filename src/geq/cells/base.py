@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -22,10 +23,12 @@ from geq.cells.stateful import (
     used,
 )
 from geq.certificates.well_posedness import WellPosedness
-from geq.errors import CheckedOptions, InputError, OptionError, check_kind
+from geq.errors import CheckedOptions, InputError, OptionError, check_kind, one_line
 from geq.operators.operator import Size
 
 State = Tensor | tuple[Tensor, ...]
+SIZES = re.compile(r"size of tensor|shapes cannot be multiplied|size mismatch|expected input")
+"""What torch says where the sizes of two tensors do not fit."""
 
 
 def parts_of(state: State) -> tuple[Tensor, ...]:
@@ -122,10 +125,19 @@ class CellEquation(Equation):
     def evaluate(self, u: Any) -> Any:
         """Return T(u); running statistics of norms move."""
         state = self.outside(u)
-        with self._weights.in_use():
-            return self.inside(
-                self._random.evaluate(parts_of(u)[0].device, lambda: self.cell(state, self.context))
-            )
+        try:
+            with self._weights.in_use():
+                image = self._random.evaluate(parts_of(u)[0].device, lambda: self.cell(state, self.context))
+                return self.inside(image)
+        except RuntimeError as problem:
+            if type(problem) is RuntimeError and self.starts_like_context() and SIZES.search(str(problem)):
+                shapes = [tuple(part.shape) for part in parts_of(u)]
+                raise InputError(
+                    f"{type(self.cell).__name__}.forward must take a state z of the shape it starts with, "
+                    f"zeros like the context, {shapes[0]}: got '{one_line(problem)}'; for a state of another "
+                    "size than x override initial_state(c), or return a context of its size from inject(x)"
+                ) from problem
+            raise
 
     def inside(self, state: Any) -> Any:
         """Return a state of the cell as solvers see it: a dictionary becomes a tuple."""
@@ -143,6 +155,13 @@ class CellEquation(Equation):
     def outside(self, state: Any) -> Any:
         """Return a state as the cell keeps it."""
         return state if self.keys is None else dict(zip(self.keys, parts_of(state), strict=True))
+
+    def starts_like_context(self) -> bool:
+        """Return whether the cell leaves the shape of its state to the context."""
+        return self.z0 is None and type(self.cell).initial_state in (
+            Cell.initial_state,
+            FunctionCell.initial_state,
+        )
 
     def start(self) -> State:
         if self.z0 is not None:

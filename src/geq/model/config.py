@@ -21,10 +21,10 @@ from geq.safe_parsing import short
 
 CLASS_KEY = "class"
 
-Differentiation = Literal["implicit", "phantom", "jacobian_free", "unrolled", "reversible", "sam"]
+Differentiation = Literal["implicit", "phantom", "jacobian_free", "unrolled", "reversible", "averaging"]
 Regulariser = Literal["none", "decay", "sparsity", "incay", "decorrelation", "hsic", "hsic_fourier"]
 
-STEPPED = ("phantom", "unrolled", "reversible", "sam")
+STEPPED = ("phantom", "unrolled", "reversible", "averaging")
 """Gradients that have a number of steps."""
 
 ADDED_LATER = {"added_later": True}

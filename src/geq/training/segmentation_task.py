@@ -1,4 +1,4 @@
-"""The task of labelling every pixel, in the same loop as classification."""
+"""Task of labelling every pixel, and the choice between it and classification."""
 
 from __future__ import annotations
 
