@@ -22,10 +22,10 @@ from collections import namedtuple
 import numpy as np
 import torch
 import torch.nn.functional as F
-from geq.data.root import data_root
 from torch import Tensor, nn
 
 import geq
+from geq.data.dataset_options import data_root
 
 Gradient = geq.gradients.Gradient | None
 

@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import geq
-from geq.data.root import data_root
+from geq.data.dataset_options import data_root
 
 
 def images(name: str, count: int) -> Tensor:

@@ -6,11 +6,14 @@
 The bound is torch's own spectral norm, the dropout torch's own: geq computes the first and draws the second
 once per solve. Beside it, a graph convolution network of two layers and as many channels.
 
-    python examples/graph_equilibrium.py                 # 10 minutes on one core; needs graph/cora.npz
+    python examples/graph_equilibrium.py           # 1 to 2 minutes on one core; needs graph/cora.npz
 
-Test accuracy on the usual split (140 labels), mean of SEEDS seeds, and what the solver did:
+Test accuracy on the usual split (140 labels, 200 epochs, one seed: --seeds 5 for the spread), and what the
+solver did. Here the equilibrium does not beat the two layers, for which 81–83 % are usual:
 
-RESULT
+    GCN        82.6 %  14 s
+    implicit   79.3 %  29 s  evaluations 16.9, products in backward 14.8, spectral radius 0.90
+    phantom    82.4 %  19 s  evaluations 16.8, products in backward  0.0 (not counted), spectral radius 0.90
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import geq
-from geq.data.root import data_root
+from geq.data.dataset_options import data_root
 
 Graph = namedtuple("Graph", "features adjacency labels split")
 Gradient = geq.gradients.Gradient | None
@@ -121,7 +124,7 @@ GRADIENTS = {"GCN": None, "implicit": IMPLICIT, "phantom": PHANTOM}
 def main(arguments: list[str] | None = None) -> dict[str, list[Result]]:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--epochs", type=int, default=200)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--width", type=int, default=32)
     options = parser.parse_args(arguments)
     graph = cora()

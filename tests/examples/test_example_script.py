@@ -12,7 +12,8 @@ from types import ModuleType
 
 import pytest
 import torch
-from geq.data.root import data_root
+
+from geq.data.dataset_options import data_root
 
 ROOT = Path(__file__).resolve().parents[2]
 
