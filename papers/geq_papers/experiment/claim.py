@@ -32,6 +32,7 @@ class Claim:
         at_least: the difference that must be exceeded. Below 0: "not worse by more than".
         lower_is_better: of the metric.
         ours: this project asks it, no paper claims it (as for the γ = 0 control).
+        seeds: paired seeds that a verdict needs: where a protocol says how many, fewer decide nothing.
         beyond: two further arms. What must exceed ``at_least`` is then the difference of the first two minus
             the difference of these: does a lead grow?
     """
@@ -44,6 +45,7 @@ class Claim:
     at_least: float = 0.0
     lower_is_better: bool = False
     ours: bool = False
+    seeds: int = FEWEST_SEEDS
     beyond: tuple[str, str] | None = None
 
     @property
@@ -135,8 +137,8 @@ def decide(
         return "undecided at this scale", f"{claim.metric} is not a number with seed {listed}"
     if mean is None:
         return "not run", "no seed was run with all of its arms"
-    if seeds < FEWEST_SEEDS or low is None or high is None:
-        return "undecided at this scale", f"{counted(seeds, 'paired seed')}; a verdict needs {FEWEST_SEEDS}"
+    if seeds < claim.seeds or low is None or high is None:
+        return "undecided at this scale", f"{counted(seeds, 'paired seed')}; a verdict needs {claim.seeds}"
     if low > claim.at_least:
         return "holds", ""
     if high < claim.at_least:

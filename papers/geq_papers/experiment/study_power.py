@@ -46,8 +46,12 @@ def power(table: Experiment, data: str) -> Experiment:
         metrics=(ACCURACY, PARAMETERS, TRAIN_LOSS),
         published={arm: figures for arm, figures in table.published.items() if arm in ARMS},
         claims=(
-            *(claim for claim in table.claims if (claim.better_arm, claim.worse_arm) == ("geq", "mopteq")),
-            against_control(),
+            *(
+                replace(claim, seeds=SEEDS)
+                for claim in (*table.claims, against_control())
+                if (claim.better_arm, claim.worse_arm) in (("geq", "mopteq"), ("geq", "control"))
+                and (not claim.ours or claim is not table.claims[-1])
+            ),
         ),
         scales={
             "smoke": table.scales["smoke"],

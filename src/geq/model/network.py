@@ -52,6 +52,9 @@ class Network(nn.Module):
     labels_pixels: ClassVar[bool] = False
     """Whether the logits are those of each pixel, not of the whole image."""
 
+    restores: ClassVar[bool] = False
+    """Whether the outputs are the colours of the image without its damage, and no logits."""
+
     registry_name: str | None = None
     """The name that :func:`geq.model.registry.create_model` was called with."""
 
