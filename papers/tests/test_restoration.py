@@ -1,4 +1,4 @@
-"""The restoration and the full-length experiments: matched arms, AUROC by hand, and runs that are reported."""
+"""The restoration and full-length experiments: matched arms, AUROC by hand, runs that are reported."""
 
 from __future__ import annotations
 

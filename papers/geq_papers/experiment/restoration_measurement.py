@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Restoration:
     """PSNR in dB of the damaged images; fraction explained ‖Wz‖/‖Ux + b‖, mean β and γ over the equilibria;
-    evaluations in the last epoch; AUROC in % of a low β for the damaged pixels, at the first equilibrium and
+    evaluations on the test images; AUROC in % of a low β for the damaged pixels, at the first equilibrium and
     at the last (50 is chance, and what γ = 0 has).
 
     A pixel is damaged where any of its colours is another one than that of the clean image. Where all or none
@@ -56,7 +56,7 @@ class Restoration:
                     None if branch.attention is None else float(branch.attention.mean())
                     for branch in branches
                 ),
-                "evaluations": folder.epochs()[-1].get("solver_steps"),
+                "evaluations": (folder.result() or {}).get("test_steps"),
                 "beta_auroc": detected[0] if detected else None,
                 "beta_auroc_last": detected[-1] if detected else None,
             }
