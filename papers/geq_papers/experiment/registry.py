@@ -94,6 +94,14 @@ STUDY: dict[str, Experiment] = {
 
 EXPERIMENTS: dict[str, Experiment] = {**PAPERS, **STUDY}
 
+SUPERSEDED: dict[tuple[str, str, str], str] = {
+    ("geq-table-1a", "geq", "mopteq"): "study-power-cifar10",
+    ("study-label-noise", "geq", "control"): "study-confirmation",
+}
+"""Experiment, better and worse arm of a claim -> the experiment that asks it again, of seeds that nobody had
+seen. As soon as that one has decided, the first answer is retired.
+"""
+
 GROUPS: dict[str, dict[str, Experiment]] = {"all": PAPERS, "study": STUDY}
 """Names that stand for several."""
 
