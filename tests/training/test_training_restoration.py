@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
+from geq.cli import main
 from geq.errors import OptionError
 from geq.model.network import Network
 from geq.model.registry import create_model
@@ -187,3 +189,22 @@ def test_the_picture_shows_images(run: Callable[..., TrainOptions]) -> None:
     outcome = train(run(epochs=1, train_size=64, picture=True))
     assert outcome is not None
     assert outcome.folder.picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_commands_know_restored_images(
+    run: Callable[..., TrainOptions], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    outcome = train(run(epochs=1, train_size=64))
+    assert outcome is not None
+    folder = str(outcome.folder.path)
+    assert main(["evaluate", folder]) == 0
+    shown = capsys.readouterr().out
+    assert f"{outcome.final['test_psnr']:.2f} dB" in shown
+    assert f"{outcome.final['test_ssim']:.4f}" in shown
+    Image.new("L", (8, 8)).save(tmp_path / "image.png")
+    assert main(["predict", folder, str(tmp_path / "image.png")]) == 2
+    assert "restores images" in " ".join(capsys.readouterr().err.split())
+    arguments = ["train", "--model", "dncnn_tiny", "--data", "digits", "--data.damage", "noise"]
+    rest = ["--epochs", "1", "--train_size", "64", "--runs", str(tmp_path / "runs"), "--picture", "false"]
+    assert main([*arguments, *rest, "--augment", "none", "--threads", "1"]) == 0
+    assert "dB" in capsys.readouterr().out

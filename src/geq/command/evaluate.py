@@ -16,12 +16,14 @@ from geq.command.option import (
 )
 from geq.command.terminal import console_for, print_json
 from geq.data.catalogue import IMAGE_FOLDER, check_dataset_name
+from geq.training.headline import unit_of
 from geq.training.image_folder import is_folder, warn_of_changes
 
 SUMMARY = """Measure the trained network of a run on a dataset.
 
 Only the run's folder and the data are needed, so it can be done on another machine. It prints how often each
-class is right and what it is taken for, and draws that as RUN/evaluation/NAME.png."""
+class is right and what it is taken for, and draws that as RUN/evaluation/NAME.png; of a network that restores
+images, PSNR and SSIM."""
 
 MEASURES = {
     "accuracy": "accuracy",
@@ -29,8 +31,9 @@ MEASURES = {
     "miou": "mIoU",
     "macc": "mAcc",
     "aacc": "aAcc",
+    "psnr": "PSNR",
 }
-"""Figures in % of one task or the other, as they are written."""
+"""Figures of one task or the other, as they are written."""
 
 
 def declare(parser: Any) -> None:
@@ -84,11 +87,14 @@ def main(arguments: list[str]) -> int:
         "data": where,
         "split": asked.split,
         **result.as_mapping(),
-        "classes": dataset.classes,
-        "class_accuracy": class_accuracy(result.confusion, dataset.classes),
-        "confusion": result.confusion,
-        "picture": keep_confusion(folder, name, result.confusion, dataset.classes, title),
     }
+    if result.confusion:
+        values |= {
+            "classes": dataset.classes,
+            "class_accuracy": class_accuracy(result.confusion, dataset.classes),
+            "confusion": result.confusion,
+            "picture": keep_confusion(folder, name, result.confusion, dataset.classes, title),
+        }
     if asked.json:
         print_json(values)
     else:
@@ -108,7 +114,9 @@ def show(values: dict[str, Any]) -> None:
     table.add_row("images", f"{values['images']:,}")
     for name, label in MEASURES.items():
         if name in values:
-            table.add_row(label, f"{values[name]:.2f} %")
+            table.add_row(label, f"{values[name]:.2f} {unit_of(label)}")
+    if "ssim" in values:
+        table.add_row("SSIM", f"{values['ssim']:.4f}")
     table.add_row("loss", f"{values['loss']:.4f}")
     if "steps" in values:
         table.add_row("solver steps", f"{values['steps']:.2f}")
@@ -124,8 +132,8 @@ def show(values: dict[str, Any]) -> None:
         for name, share in values["class_iou"].items():
             classes.add_row(name, "–" if share is None else f"{share:.2f} %")
         console.print(classes)
-    else:
+    elif "confusion" in values:
         for part in class_tables(values["confusion"], values["classes"]):
             console.print(part)
-    if values["picture"] is not None:
+    if values.get("picture") is not None:
         console.print(f"picture  {values['picture']}", highlight=False, soft_wrap=True, markup=False)

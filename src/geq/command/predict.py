@@ -45,6 +45,11 @@ def main(arguments: list[str]) -> int:
 
     data = folder.data()
     model = Network.from_pretrained(folder.model)
+    if model.restores:
+        raise OptionError(
+            f"geq predict is for networks that classify images or label pixels; {folder.title} restores "
+            "images: call the network itself, geq.model.network.Network.from_pretrained"
+        )
     paths = expanded(Path(name) for name in asked.images)
     predictions: list[Any]
     errors: list[str] = []
