@@ -21,8 +21,8 @@ import torch
 
 from geq.data.cifar import CIFAR10_CLASSES, CIFAR10_STATISTICS
 from geq.data.dataset import ImageDataset
+from geq.data.dataset_registry import load_dataset
 from geq.data.loader import BatchLoader
-from geq.data.registry import load_dataset
 from geq.data.transform import Augment, default_transform
 from geq.errors import DataError, GeqError
 
@@ -54,7 +54,7 @@ class Step:
     """Forward, loss, backward and update of one model on one batch."""
 
     def __init__(self, name: str, images: torch.Tensor, labels: torch.Tensor) -> None:
-        from geq.model.registry import create_model
+        from geq.model.model_registry import create_model
 
         self.model = create_model(name, num_classes=10).train()
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9)

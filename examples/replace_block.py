@@ -19,9 +19,9 @@ import torch
 from torch import Tensor, nn
 
 import geq
+from geq.data.dataset_registry import load_dataset
 from geq.data.digits import DIGITS_STATISTICS
-from geq.data.registry import load_dataset
-from geq.training.decay import parameter_groups
+from geq.training.optimizer import parameter_groups
 
 CHANNELS = 16
 

@@ -18,10 +18,10 @@ from torch import Tensor, nn
 
 import geq
 from geq.analysis.attention_map import attention_maps
+from geq.data.dataset_registry import load_dataset
 from geq.data.digits import DIGITS_STATISTICS
-from geq.data.registry import load_dataset
 from geq.model import Network
-from geq.training.decay import parameter_groups
+from geq.training.optimizer import parameter_groups
 
 BRANCH = "branches.0"
 """The equilibrium on the full 8×8 map, with 4×4 patches of 2×2 pixels."""

@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from stress.part import PARTS, RECORD, Row
+from stress.stress_parts import PARTS, RECORD, StressRow
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -47,14 +47,14 @@ def main(arguments: list[str] | None = None) -> int:
     return 0 if held else 1
 
 
-def line(row: Row) -> str:
+def line(row: StressRow) -> str:
     mark = "held  " if row.held else "FAILED"
     return f"  {mark} {row.survived:>9,} of {row.tried:>9,}  {row.what}" + (
         f": {row.note}" if row.note else ""
     )
 
 
-def write(path: Path, name: str, rows: list[Row], seconds: float, asked: Any) -> None:
+def write(path: Path, name: str, rows: list[StressRow], seconds: float, asked: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     record = {
         "part": name,

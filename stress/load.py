@@ -17,16 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from stress.malformed import Malformed
-from stress.part import Row
+from stress.demo_visitor import Answers, Demo, Visitor, browser, demo, open_page
+from stress.malformed_requests import Malformed
 from stress.soak import curve, growth, resident
-from stress.visitor import Answers, Demo, Visitor, browser, demo, open_page
+from stress.stress_parts import StressRow
 
 GROWTH = 20.0
 """MB by which the process may grow in the second half, by pools that fill late."""
 
 
-def run(short: bool, seed: int) -> Iterator[Row]:
+def run(short: bool, seed: int) -> Iterator[StressRow]:
     people, seconds = (8, 15.0) if short else (64, 300.0)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -35,10 +35,10 @@ def run(short: bool, seed: int) -> Iterator[Row]:
         left = [path.name for path in server.folder.glob("geq-demo-*")]
         ended = server.process.returncode == 0 and not left
         words = "uploads removed" if not left else f"left {left}"
-        yield Row("server asked to end", 1, int(ended), f"exit {server.process.returncode}, {words}")
+        yield StressRow("server asked to end", 1, int(ended), f"exit {server.process.returncode}, {words}")
 
 
-def attacked(server: Demo, folder: Path, people: int, seconds: float, seed: int) -> Iterator[Row]:
+def attacked(server: Demo, folder: Path, people: int, seconds: float, seed: int) -> Iterator[StressRow]:
     """Attack with load, then with malformed requests; ask the same question before, between and after."""
     before = asyncio.run(reference(server))
     answers, memory = asyncio.run(crowd(server, people, seconds, seed))
@@ -47,7 +47,7 @@ def attacked(server: Demo, folder: Path, people: int, seconds: float, seed: int)
     between = asyncio.run(reference(server))
     tried, statuses, wrong = asyncio.run(malformed(server, folder))
     errors = sum(isinstance(status, int) and status >= 500 for status in statuses.values())
-    yield Row(
+    yield StressRow(
         "malformed and hostile requests",
         tried,
         tried - len(wrong),
@@ -57,7 +57,9 @@ def attacked(server: Demo, folder: Path, people: int, seconds: float, seed: int)
     after = asyncio.run(reference(server))
     alive = server.process.poll() is None
     same = (before == between) + (before == after)
-    yield Row("the same answer after it all", 2, same if alive else 0, "" if alive else "the server died")
+    yield StressRow(
+        "the same answer after it all", 2, same if alive else 0, "" if alive else "the server died"
+    )
 
 
 async def reference(server: Demo) -> list[Any]:
@@ -68,7 +70,7 @@ async def reference(server: Demo) -> list[Any]:
 
 
 @dataclass
-class Memory:
+class MemoryTrace:
     """Memory of the server over time."""
 
     seconds: list[float] = field(default_factory=list)
@@ -82,9 +84,9 @@ class Memory:
             await asyncio.sleep(0.5)
 
 
-async def crowd(server: Demo, people: int, seconds: float, seed: int) -> tuple[Answers, Memory]:
+async def crowd(server: Demo, people: int, seconds: float, seed: int) -> tuple[Answers, MemoryTrace]:
     """Let everybody visit at once, each with a browser of their own."""
-    answers, memory = Answers(), Memory()
+    answers, memory = Answers(), MemoryTrace()
     async with browser(server.address) as first:
         page = await open_page(first)
     clients = [browser(server.address) for _ in range(people)]
@@ -100,14 +102,14 @@ async def crowd(server: Demo, people: int, seconds: float, seed: int) -> tuple[A
     return answers, memory
 
 
-def latency(answers: Answers, people: int, seconds: float) -> Row:
+def latency(answers: Answers, people: int, seconds: float) -> StressRow:
     answered, failed = len(answers.seconds), len(answers.failed)
     table = {
         name: round(float(np.percentile(answers.seconds, share)), 3) if answered else None
         for name, share in (("median", 50), ("95 %", 95), ("99 %", 99), ("max", 100))
     }
     words = ", ".join(f"{name} {value} s" for name, value in table.items())
-    return Row(
+    return StressRow(
         f"{people} visitors for {seconds:.0f} s",
         answered + answers.refused + failed,
         answered + answers.refused if answered else 0,
@@ -122,7 +124,7 @@ def latency(answers: Answers, people: int, seconds: float) -> Row:
     )
 
 
-def flatness(memory: Memory) -> Row:
+def flatness(memory: MemoryTrace) -> StressRow:
     """Fit the second half as in the soak: in the first the page fills its cache of 64 answers."""
     half = len(memory.seconds) // 2
     late = [second - memory.seconds[half] for second in memory.seconds[half:]]
@@ -132,7 +134,7 @@ def flatness(memory: Memory) -> Row:
     most = max(memory.megabytes)
     note = f"{most:.0f} MB at most, slope {slope:+.0f} ± {margin:.0f} MB/h over {hours:.3f} h"
     detail = curve(memory.seconds, memory.megabytes, slope, margin)
-    return Row("memory of the server under load", 1, int(flat), note, detail)
+    return StressRow("memory of the server under load", 1, int(flat), note, detail)
 
 
 async def malformed(server: Demo, folder: Path) -> tuple[int, dict[str, int | str], list[str]]:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from stress.part import Row
+from stress.stress_parts import StressRow
 
 SHORT = ["--preset", "quick", "--epochs", "12", "--threads", "1", "--picture", "false"]
 LONG = ["--preset", "ship/geq_cifar10", "--threads", "1", "--picture", "false"]
@@ -32,12 +32,12 @@ ONCE = 30.0
 """MB that an allocator may take at any time and keep: in a run of seconds a few of them are a steep slope."""
 
 
-def run(short: bool, seed: int) -> Iterator[Row]:
+def run(short: bool, seed: int) -> Iterator[StressRow]:
     with tempfile.TemporaryDirectory() as folder:
         yield soak(SHORT if short else LONG, Path(folder), every=0.5 if short else 10.0, seed=seed)
 
 
-def soak(options: list[str], runs: Path, every: float, seed: int = 0, most: float = HOURS) -> Row:
+def soak(options: list[str], runs: Path, every: float, seed: int = 0, most: float = HOURS) -> StressRow:
     """Run ``geq train`` with these options, and measure its memory."""
     command = [sys.executable, "-m", "geq.cli", "train", *options, "--seed", str(seed), "--runs", str(runs)]
     begun = time.monotonic()
@@ -60,7 +60,7 @@ def soak(options: list[str], runs: Path, every: float, seed: int = 0, most: floa
     watched, most_held = (seconds[-1] - seconds[0], max(megabytes)) if seconds else (0.0, 0.0)
     ended = process.returncode in ((0, INTERRUPTED) if interrupted else (0,))
     flat = ended and (slope - margin < LIMIT or slope * watched / 3600 < ONCE)
-    return Row(
+    return StressRow(
         "training, memory over time",
         tried=1,
         survived=int(flat),

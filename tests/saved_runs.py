@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from geq.training.environment import describe_environment
-from geq.training.ingredient import build_model, open_datasets
-from geq.training.option import TrainOptions
-from geq.training.run import RunFolder
+from geq.training.run_folder import RunFolder
+from geq.training.setup import build_model, open_datasets
+from geq.training.train_options import TrainOptions
 
 
 def saved_run(runs: Path, name: str, seed: int = 0, **options: Any) -> RunFolder:

@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 import geq
 from energy_problems import matrix_of
-from geq.model.registry import create_model
+from geq.model.model_registry import create_model
 
 LAYERS: dict[str, Callable[..., geq.Equilibrium]] = {
     "OptEqLinear": lambda **o: geq.OptEqLinear(5, 8, **o),

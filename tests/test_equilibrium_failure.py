@@ -27,7 +27,7 @@ def test_few_steps_give_the_best_iterate_seen(solver: str, max_steps: int) -> No
     z = layer(x)
     torch.testing.assert_close(z.detach(), solution.value)
     z.sum().backward()
-    with pytest.raises(geq.ConvergenceError, match=rf"3 of 3 samples did not get there in {max_steps} eval"):
+    with pytest.warns(geq.ConvergenceWarning, match=rf"3 of 3 samples did not get there in {max_steps} eval"):
         layer_of(problem, solver=SOLVERS[solver], max_steps=max_steps).solve(x)
 
 
@@ -73,19 +73,17 @@ def strong_layer(**options: object) -> geq.Equilibrium:
     return geq.Equilibrium(problem, **options)  # type: ignore[arg-type]
 
 
-def test_failure_raises_in_evaluation_and_is_told_in_training() -> None:
+def test_failure_is_warned_of_once_in_training_and_once_in_evaluation() -> None:
     x = vectors()
     layer = strong_layer(gradient=geq.gradients.JacobianFree())
-    with pytest.raises(
-        geq.ConvergenceError, match=r"3 of 3 samples.*bound the norm of the weights"
-    ) as caught:
-        layer.eval()(x)
-    assert caught.value.solution.status is geq.Status.DIVERGED
-    z = layer.train()(x)
-    assert torch.isfinite(z).all(), "the best iterate"
-    assert layer.last_solution is not None
-    assert layer.last_solution.status is geq.Status.DIVERGED
-    assert not layer.last_solution.converged.any()
+    for training in (False, True):
+        with pytest.warns(geq.ConvergenceWarning, match=r"3 of 3 samples.*bound the norm of the weights"):
+            layer.train(training)(x)
+        z = layer(x)  # warnings are errors in the tests: there is no second one
+        assert torch.isfinite(z).all(), "the best iterate"
+        assert layer.last_solution is not None
+        assert layer.last_solution.status is geq.Status.DIVERGED
+        assert not layer.last_solution.converged.any()
 
 
 @pytest.mark.parametrize("training", [True, False])

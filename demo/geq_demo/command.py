@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from geq.command.option import parse
+from geq.command.argument_parser import parse
 from geq.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from geq.training.option import TrainOptions
-    from geq.training.run import RunFolder
+    from geq.training.run_folder import RunFolder
+    from geq.training.train_options import TrainOptions
 
 SUMMARY = """Open a web page that shows what a trained network says about images, and why.
 
@@ -36,7 +36,7 @@ def declare(parser: Any) -> None:
 
 def main(arguments: list[str]) -> int:
     asked = parse("demo", SUMMARY, arguments, declare)
-    from geq.training.run import RunFolder
+    from geq.training.run_folder import RunFolder
 
     named = [RunFolder.find(name, asked.runs) for name in (asked.run, asked.beside) if name is not None]
     try:
@@ -44,8 +44,8 @@ def main(arguments: list[str]) -> int:
     except ImportError as problem:
         raise MissingExtraError.naming("gradio", "", "geq demo", "geq-demo") from problem
 
-    from geq.training.option import TrainOptions
-    from geq_demo.collection import gathered
+    from geq.training.train_options import TrainOptions
+    from geq_demo.network_choice import gathered
     from geq_demo.server import LOCAL, checked_port, served
     from geq_demo.session import Session
 
@@ -88,7 +88,7 @@ def asked_to_end() -> Iterator[threading.Event]:
 
 def default_or_trained(options: TrainOptions) -> RunFolder:
     """The newest finished run, the shipped network, or one that is trained now with these options."""
-    from geq_demo.collection import default_run
+    from geq_demo.network_choice import default_run
 
     found = default_run(options.runs)
     if found is not None:

@@ -12,7 +12,7 @@ from gradio.utils import get_upload_folder
 
 from geq.data.corruption import SEVERITIES, corruption_names
 from geq.errors import GeqError
-from geq_demo.control import (
+from geq_demo.control_values import (
     NO_CORRUPTION,
     WAYS,
     read_distortion,
@@ -21,11 +21,10 @@ from geq_demo.control import (
     read_place,
     read_upload,
 )
-from geq_demo.distortion import CLEAR, Distortion
+from geq_demo.input_image import CLEAR, LARGEST_FILE, Distortion, Picture
 from geq_demo.markup import EMPTY
-from geq_demo.picture import LARGEST_FILE, Picture
-from geq_demo.session import Look, Panel, Session, Solve, complaint
-from geq_demo.upload import FOLDER
+from geq_demo.session import Look, Panel, Session, SolveView, complaint
+from geq_demo.upload_limits import FOLDER
 
 NOBODY = "– none –"
 WAITING = 32
@@ -201,7 +200,7 @@ def build_panel(
                     min_width=180,
                     elem_id=f"way-{letter}",
                 )
-            solve = panel.solve or Solve(EMPTY, 0, 1, 1)
+            solve = panel.solve or SolveView(EMPTY, 0, 1, 1)
             step = slider("Step", f"step-{letter}", 1, max(solve.steps, 2), solve.step)
             settling = gr.HTML(solve.settling, elem_id=f"settling-{letter}")
     return PanelParts(column, model, answer, settle, way, branch, step, settling, focus)
@@ -276,7 +275,7 @@ def follow(session: Session, controls: Controls, parts: PanelParts, asking: dict
     """The controls of one solve change that solve alone."""
     asked = [controls.picture, *controls.distortion, *parts.choices, parts.step]
 
-    def solve(last: bool, values: tuple[Any, ...]) -> Solve | None:
+    def solve(last: bool, values: tuple[Any, ...]) -> SolveView | None:
         picture, model, way, branch, step = values[0], *values[6:]
         look = read_look(way, branch, None if last else step)
         return session.solve(read_name(model, "model"), picture, read_distortion(values[1:6]), look)
@@ -294,7 +293,7 @@ def follow(session: Session, controls: Controls, parts: PanelParts, asking: dict
     parts.step.change(move, asked, parts.settling, trigger_mode="always_last", **asking)
 
 
-def slider_of(solve: Solve | None) -> Any:
+def slider_of(solve: SolveView | None) -> Any:
     # A slider with one place cannot be moved, but gradio draws none.
     return gr.skip() if solve is None else gr.Slider(maximum=max(solve.steps, 2), value=solve.step)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from geq.errors import GeqError, OptionError
-from geq_demo.picture import LARGEST_FILE
+from geq_demo.input_image import LARGEST_FILE
 from geq_demo.session import Session
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -153,9 +153,9 @@ def served(
     ):
         from starlette.middleware import Middleware
 
-        from geq_demo.guard import Guard
         from geq_demo.page import build_page, style, theme
-        from geq_demo.upload import FOLDER, UploadLimit
+        from geq_demo.request_guard import Guard
+        from geq_demo.upload_limits import FOLDER, UploadLimit
 
         page = build_page(session, first, second)
         answer_in_words(page)

@@ -9,15 +9,14 @@ import numpy as np
 from jaxtyping import UInt8
 
 from geq.errors import GeqError
-from geq_demo.answer import answer_part
-from geq_demo.collection import Collection
-from geq_demo.distortion import Distortion
-from geq_demo.exhibit import Exhibit
-from geq_demo.focus import focus_part
+from geq_demo.answer_panel import answer_part
+from geq_demo.attention_panel import focus_part
+from geq_demo.input_image import Distortion, FilePicture, Picture, SamplePicture
 from geq_demo.markup import EMPTY, Markup, element
-from geq_demo.memory import Memory
-from geq_demo.picture import FilePicture, Picture, SamplePicture
-from geq_demo.settling import Kind, settling_part, steps_of
+from geq_demo.network_choice import Collection
+from geq_demo.recent_cache import RecentCache
+from geq_demo.served_network import Exhibit
+from geq_demo.solve_panel import Kind, settling_part, steps_of
 
 THUMBNAIL = 96
 """Least side of a picture in the gallery, in pixels."""
@@ -39,7 +38,7 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Solve:
+class SolveView:
     """One step of one solve.
 
     Args:
@@ -67,7 +66,7 @@ class Panel:
     answer: Markup
     focus: Markup = EMPTY
     branches: tuple[str, ...] = ()
-    solve: Solve | None = None
+    solve: SolveView | None = None
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ class Session:
 
     def __init__(self, collection: Collection) -> None:
         self.collection = collection
-        self._galleries: Memory[Gallery] = Memory(size=8)
+        self._galleries: RecentCache[Gallery] = RecentCache(size=8)
 
     def gallery(self, name: str) -> Gallery:
         return self._galleries.get(name, lambda: self._open_gallery(name))
@@ -145,7 +144,9 @@ class Session:
             self._solve(exhibit, picture, distortion, look) if exhibit.branches else None,
         )
 
-    def solve(self, name: str, picture: Picture | None, distortion: Distortion, look: Look) -> Solve | None:
+    def solve(
+        self, name: str, picture: Picture | None, distortion: Distortion, look: Look
+    ) -> SolveView | None:
         """The middle part of a panel alone: what follows the slider."""
         try:
             exhibit = self.collection.exhibit(name)
@@ -157,12 +158,12 @@ class Session:
         except GeqError:  # the panel says why in the place of the answer
             return None
 
-    def _solve(self, exhibit: Exhibit, picture: Picture, distortion: Distortion, look: Look) -> Solve:
+    def _solve(self, exhibit: Exhibit, picture: Picture, distortion: Distortion, look: Look) -> SolveView:
         branch = max(0, min(look.branch, len(exhibit.branches) - 1))
         trace = exhibit.trace(picture, distortion, branch)
         steps = steps_of(trace, look.kind)
         step = steps if look.step is None else max(1, min(look.step, steps))
-        return Solve(settling_part(trace, exhibit.parts[branch], look.kind, step), branch, step, steps)
+        return SolveView(settling_part(trace, exhibit.parts[branch], look.kind, step), branch, step, steps)
 
 
 def complaint(words: str) -> Markup:

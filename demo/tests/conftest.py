@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from geq.training.run import RunFolder
-from geq_demo.collection import Collection, gathered
+from geq.training.run_folder import RunFolder
+from geq_demo.network_choice import Collection, gathered
 from geq_demo.session import Session
 from saved_runs import saved_run, write_cifar10
 

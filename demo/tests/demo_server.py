@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from stress.visitor import API, Visitor, browser, open_page
+from stress.demo_visitor import API, Visitor, browser, open_page
 
 Conversation = Callable[[Visitor], Awaitable[Any]]
 

@@ -68,11 +68,11 @@ def test_host_for_everybody_is_warned_of(start: Any) -> None:
 
 @pytest.mark.slow
 def test_without_anything_it_trains_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import geq_demo.collection
-    from geq.training.option import TrainOptions
+    import geq_demo.network_choice
+    from geq.training.train_options import TrainOptions
     from geq_demo.command import default_or_trained
 
-    monkeypatch.setattr(geq_demo.collection, "shipped_names", list)
+    monkeypatch.setattr(geq_demo.network_choice, "shipped_names", list)
     quick = TrainOptions(runs=str(tmp_path / "runs"), epochs=1, train_size=64, threads=1, picture=False)
     folder = default_or_trained(quick)
     assert folder.result() is not None

@@ -15,14 +15,13 @@ from PIL import Image
 from geq.analysis.explanation import Explainer
 from geq.data.corruption import corrupt, corruption_names
 from geq.errors import DataError, GeqError, InputError, OptionError
-from geq.model.shipped import shipped_names
-from geq.training.run import RunFolder
-from geq_demo.collection import Collection, default_run, gathered
-from geq_demo.distortion import CLEAR, Distortion
-from geq_demo.drawing import coloured
-from geq_demo.picture import LARGEST_FILE, FilePicture, SamplePicture
+from geq.model.shipped_networks import shipped_names
+from geq.training.run_folder import RunFolder
+from geq_demo.input_image import CLEAR, LARGEST_FILE, Distortion, FilePicture, SamplePicture
+from geq_demo.markup import coloured
+from geq_demo.network_choice import Collection, default_run, gathered
 from geq_demo.session import Look, Session
-from geq_demo.settling import distance_map, mosaic, part_of, steps_of
+from geq_demo.solve_panel import distance_map, mosaic, part_of, steps_of
 from geq_demo.step_chart import Line, step_chart
 
 

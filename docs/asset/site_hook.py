@@ -67,10 +67,10 @@ def on_files(files: Files, config: MkDocsConfig, **rest: Any) -> Files:
 @cache
 def report() -> tuple[str, str]:
     """The page of ``geq report`` on our records, and its tables of results as Markdown."""
+    from geq_papers.experiment.experiment_registry import EXPERIMENTS
     from geq_papers.experiment.plan import usable
-    from geq_papers.experiment.registry import EXPERIMENTS
+    from geq_papers.report.evidence import gather
     from geq_papers.report.page import page, sections
-    from geq_papers.report.source import gather
 
     evidence = gather(str(ROOT / "results"), EXPERIMENTS, usable)
     parts = sections(evidence)

@@ -17,28 +17,30 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from geq.document import parse_json
-from geq.durable import write_durably
+from geq.atomic_io import write_durably
 from geq.equilibrium import ignore_failures
 from geq.errors import CheckpointError, OptionError
-from geq.model.differentiation import DifferentiationConfig
+from geq.model.gradient_config import DifferentiationConfig
+from geq.model.model_registry import model_spec
 from geq.model.network import Network
-from geq.model.registry import model_spec
-from geq.training.ingredient import evaluation_loader, open_split
-from geq.training.option import TrainOptions
-from geq.training.run import CONFIG, RunFolder
-from geq.training.thread import limited_threads
-from geq_papers.tradeoff_setting import Setting, TradeoffOptions, settings
+from geq.safe_parsing import parse_json
+from geq.training.device import limited_threads
+from geq.training.matplotlib_figure import new_figure, png
+from geq.training.run_folder import CONFIG, RunFolder
+from geq.training.setup import evaluation_loader, open_split
+from geq.training.train_options import TrainOptions
+from geq_papers.tradeoff_setting import TradeoffOptions, TradeoffSetting, settings
 
 if TYPE_CHECKING:
-    from geq.training.fit import Outcome
+    from geq.training.fit import TrainingOutcome
+
 
 TIMED_IMAGES, REPEATS = 500, 3
 """Images on which times are taken (the best of so many passes), and the residual."""
 
 
 @dataclass(frozen=True)
-class Row:
+class TradeoffRow:
     """What came of one setting: a line of the table.
 
     Args:
@@ -92,19 +94,21 @@ class Tradeoff:
     def picture(self) -> Path:
         return self.folder / "tradeoff.png"
 
-    def rows(self) -> dict[str, Row]:
+    def rows(self) -> dict[str, TradeoffRow]:
         """The settings that are measured already."""
         if not self.record.exists():
             return {}
         try:
             lines = [parse_json(line) for line in self.record.read_text(encoding="utf-8").splitlines()]
-            return {str(line["label"]): Row(**line) for line in lines}
+            return {str(line["label"]): TradeoffRow(**line) for line in lines}
         except (OSError, ValueError, TypeError, KeyError) as problem:
             raise CheckpointError(
                 f"{self.record} cannot be read ({problem}): delete it; the runs beside it are kept"
             ) from problem
 
-    def continue_until_done(self, report: Callable[[Setting], None], console: Any = None) -> list[Row]:
+    def continue_until_done(
+        self, report: Callable[[TradeoffSetting], None], console: Any = None
+    ) -> list[TradeoffRow]:
         """Train and measure what is missing; ``report`` is told before each."""
         wanted = settings(self.chosen)
         for setting in wanted:
@@ -119,7 +123,7 @@ class Tradeoff:
         found = self.rows()
         return [found[setting.label] for setting in wanted]
 
-    def _refuse_other_options(self, setting: Setting) -> None:
+    def _refuse_other_options(self, setting: TradeoffSetting) -> None:
         """Rows of different trainings would stand in one table."""
         if not (self.folder / setting.name / CONFIG).exists():
             return
@@ -132,7 +136,7 @@ class Tradeoff:
                 "go on, or another --study"
             )
 
-    def _trained(self, setting: Setting, console: Any) -> Outcome:
+    def _trained(self, setting: TradeoffSetting, console: Any) -> TrainingOutcome:
         from geq.training.fit import resume, train  # loads Lightning, which the options do not need
 
         path = self.folder / setting.name
@@ -144,7 +148,7 @@ class Tradeoff:
             raise OptionError("the trade-off is measured on one device: got --devices × --num_nodes above 1")
         return outcome
 
-    def _measured(self, outcome: Outcome, setting: Setting) -> Row:
+    def _measured(self, outcome: TrainingOutcome, setting: TradeoffSetting) -> TradeoffRow:
         model = Network.from_pretrained(outcome.folder.model)
         test = open_split(self.base, "test")
         statistics = outcome.folder.data().statistics
@@ -157,7 +161,7 @@ class Tradeoff:
             ]
             residual, evaluations = solved(model, batches)
         forward, backward = (1000 * min(column) / images for column in zip(*times, strict=True))
-        return Row(
+        return TradeoffRow(
             label=setting.label,
             accuracy=outcome.final["test_accuracy"],
             inference=forward,
@@ -211,3 +215,44 @@ def solved(model: Network, batches: list[Batch]) -> tuple[float, float]:
             residuals.append(layer.last_solution.residual.double())
             steps.append(layer.last_solution.steps.double())
     return float(torch.cat(residuals).mean()), float(torch.cat(steps).mean())
+
+
+KINDS = {"unrolled": ("C0", "o", (6, 6)), "IFT": ("C1", "s", (6, -14))}
+"""Colour, marker, and where the label of a point stands: above or below, so that neighbours can be read."""
+
+
+def draw_tradeoff(rows: list[TradeoffRow], path: Path, title: str) -> None:
+    """Accuracy against time on the left, the residual of each setting on the right."""
+    figure = new_figure(12.0, 4.8)
+    figure.suptitle(title)
+    left, right = figure.subplots(1, 2)
+    _accuracy(left, rows)
+    _residual(right, rows)
+    write_durably(path, png(figure))
+
+
+def _accuracy(axes: Any, rows: list[TradeoffRow]) -> None:
+    for kind, (colour, marker, offset) in KINDS.items():
+        chosen = [row for row in rows if row.label.startswith(kind)]
+        times = [row.inference + row.back_propagation for row in chosen]
+        style = "-" if kind == "unrolled" else "none"
+        axes.plot(times, [row.accuracy for row in chosen], color=colour, marker=marker, ls=style, label=kind)
+        for where, row in zip(times, chosen, strict=True):
+            setting = row.label.split(", ")[1]
+            axes.annotate(setting, (where, row.accuracy), xytext=offset, textcoords="offset points")
+    axes.set_xlabel("inference + back-propagation, ms per image")
+    axes.set_ylabel("test accuracy, %")
+    axes.margins(0.2, 0.15)
+    axes.set_xlim(left=0)
+    axes.legend(loc="lower right")
+    axes.grid(alpha=0.3)
+
+
+def _residual(axes: Any, rows: list[TradeoffRow]) -> None:
+    colours = [next(c for kind, (c, _, _) in KINDS.items() if row.label.startswith(kind)) for row in rows]
+    bars = axes.barh([row.label for row in rows], [row.residual for row in rows], color=colours)
+    axes.bar_label(bars, [f"{row.residual:.1e}" for row in rows], padding=4)
+    axes.set_xscale("log")
+    axes.margins(x=0.25)
+    axes.invert_yaxis()
+    axes.set_xlabel("relative residual of the state")

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from geq.document import short
-from geq.training.option import LONGEST_NAME, TrainOptions, demand, is_folder_name
+from geq.safe_parsing import short
+from geq.training.train_options import LONGEST_NAME, TrainOptions, demand, is_folder_name
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class TradeoffOptions:
 
 
 @dataclass(frozen=True)
-class Setting:
+class TradeoffSetting:
     """One way to train."""
 
     label: str
@@ -55,14 +55,16 @@ class Setting:
         return replace(options, **changes, override=overridden, name=self.name, runs=str(folder))
 
 
-def settings(chosen: TradeoffOptions) -> list[Setting]:
+def settings(chosen: TradeoffOptions) -> list[TradeoffSetting]:
     """
     >>> [setting.label for setting in settings(TradeoffOptions(unrolled=(5,), thresholds=(0.01,)))]
     ['unrolled, K = 5', 'IFT, threshold 0.01']
     """
-    unrolled = [Setting(f"unrolled, K = {k}", f"unrolled-{k}", "unrolled", steps=k) for k in chosen.unrolled]
+    unrolled = [
+        TradeoffSetting(f"unrolled, K = {k}", f"unrolled-{k}", "unrolled", steps=k) for k in chosen.unrolled
+    ]
     implicit = [
-        Setting(f"IFT, threshold {t:g}", f"implicit-{t:g}", "implicit", threshold=t)
+        TradeoffSetting(f"IFT, threshold {t:g}", f"implicit-{t:g}", "implicit", threshold=t)
         for t in chosen.thresholds
     ]
     return [*unrolled, *implicit]

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from geq.data.corruption.registry import corruption_names
+from geq.data.corruption.corruption_registry import corruption_names
 from geq_papers.experiment.claim import Claim
-from geq_papers.experiment.experiment import Arm, Experiment, Metric, Scale
+from geq_papers.experiment.experiment import Arm, Experiment, ExperimentScale, Metric
 from geq_papers.experiment.record import Record, record_path
 
-SMALL = {"small": Scale({}, "48k parameters, 10 epochs, all of CIFAR-10.", seeds=5)}
+SMALL = {"small": ExperimentScale({}, "48k parameters, 10 epochs, all of CIFAR-10.", seeds=5)}
 ACCURACY = Metric("test_accuracy", "test accuracy", digits=1)
 GAMMAS = {"gamma-0.1": 0.1, "gamma-0.25": 0.25, "gamma-0.5": 0.5, "gamma-1": 1.0, "gamma-2": 2.0}
 

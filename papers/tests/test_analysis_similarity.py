@@ -12,7 +12,7 @@ from torch import Tensor
 
 import geq
 from energy_problems import conv, maps
-from geq.analysis.norm import input_map, layer_norms
+from geq.analysis.weight_norms import input_map, layer_norms
 from geq.cells import EnergyEquation
 from geq.operators.operator import size_of
 from geq_papers.bound.similarity import (

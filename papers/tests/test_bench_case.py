@@ -11,26 +11,25 @@ import pytest
 
 from geq.cli import main
 from geq.errors import DataError
-from geq_papers.bench.branch import BRANCHES
-from geq_papers.bench.case import Case, Finding, Setting, Skip
-from geq_papers.bench.catalogue import CASES
-from geq_papers.bench.child import records
-from geq_papers.bench.markdown import markdown, read_records
-from geq_papers.bench.picture import plot, show
-from geq_papers.bench.statistic import constant
+from geq_papers.bench.case import BenchCase, BenchSetting, CaseResult, Skip
+from geq_papers.bench.case_list import CASES
+from geq_papers.bench.case_process import records
+from geq_papers.bench.cifar_branches import BRANCHES
+from geq_papers.bench.terminal_output import markdown, plot, read_records, show
+from geq_papers.bench.timing import constant
 from geq_papers.command.bench import NAMES
 
 
-def found(value: float) -> Iterator[Finding]:
-    yield Finding("a thing", constant(value), "× another", at_most=1.0)
+def found(value: float) -> Iterator[CaseResult]:
+    yield CaseResult("a thing", constant(value), "× another", at_most=1.0)
 
 
 def test_targets() -> None:
-    assert Finding("", constant(2.5), "", at_least=2.5).met is True
-    assert Finding("", constant(2.4), "", at_least=2.5).met is False
-    assert Finding("", constant(0.3), "", at_most=0.3).met is True
-    assert Finding("", constant(0.4), "", at_most=0.3).met is False
-    assert Finding("", constant(0.4), "").met is None
+    assert CaseResult("", constant(2.5), "", at_least=2.5).met is True
+    assert CaseResult("", constant(2.4), "", at_least=2.5).met is False
+    assert CaseResult("", constant(0.3), "", at_most=0.3).met is True
+    assert CaseResult("", constant(0.4), "", at_most=0.3).met is False
+    assert CaseResult("", constant(0.4), "").met is None
 
 
 def test_the_branches_are_those_of_the_cifar_network() -> None:
@@ -41,11 +40,11 @@ def test_the_branches_are_those_of_the_cifar_network() -> None:
 
 
 def test_a_case_that_cannot_run_is_named_and_the_others_run() -> None:
-    def cannot(setting: Setting) -> Iterator[Finding]:
+    def cannot(setting: BenchSetting) -> Iterator[CaseResult]:
         yield from found(1.0)
         raise Skip("no compiler")
 
-    first, second = records(Case("odd", "", cannot), Setting())
+    first, second = records(BenchCase("odd", "", cannot), BenchSetting())
     assert first["status"] == "measured"
     assert (second["status"], second["case"], second["reason"]) == ("skipped", "odd", "no compiler")
 
@@ -53,21 +52,24 @@ def test_a_case_that_cannot_run_is_named_and_the_others_run() -> None:
 def test_without_torchdeq_a_case_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torchdeq", None)
     case = CASES["memory_b4"]
-    found = list(records(case, Setting(quick=True)))
+    found = list(records(case, BenchSetting(quick=True)))
     assert found[-1]["status"] == "skipped"
     assert "torchdeq is not installed" in found[-1]["reason"]
 
 
 def test_a_broken_case_is_reported() -> None:
-    def broken(setting: Setting) -> Iterator[Finding]:
+    def broken(setting: BenchSetting) -> Iterator[CaseResult]:
         yield from found(1.0)
         raise ZeroDivisionError("oh")
 
-    assert [r["status"] for r in records(Case("odd", "", broken), Setting())] == ["measured", "failed"]
+    assert [r["status"] for r in records(BenchCase("odd", "", broken), BenchSetting())] == [
+        "measured",
+        "failed",
+    ]
 
 
 def test_table_and_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [r for v in (0.5, 2.0) for r in records(Case("odd", "", lambda s: found(v)), Setting())]  # noqa: B023
+    rows = [r for v in (0.5, 2.0) for r in records(BenchCase("odd", "", lambda s: found(v)), BenchSetting())]  # noqa: B023
     rows.append({"case": "other", "status": "skipped", "reason": "no torchdeq"})
     show(rows)
     printed = capsys.readouterr().out

@@ -12,7 +12,7 @@ from geq.cells import Cell, DeepCell, UnitLayer
 from geq.operators import SeparableConvolution
 from geq.penalties import TanhPenalty
 from geq.regularizers import Decorrelation, FeatureDecay
-from geq_papers.theorem.forms import AffineChange, BlockForm, ChangedForm, FeatureForm
+from geq_papers.theorem.equivalent_forms import AffineChange, BlockForm, ChangedForm, FeatureForm
 
 SIZES = (3, 6, 2)
 

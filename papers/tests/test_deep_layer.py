@@ -12,7 +12,7 @@ import geq
 from geq.operators import SeparableConvolution
 from geq.penalties import Box, TanhPenalty
 from geq.regularizers import Decorrelation, FeatureDecay
-from geq_papers.theorem.forms import BlockForm
+from geq_papers.theorem.equivalent_forms import BlockForm
 
 GRADIENTS = {
     "implicit": geq.gradients.Implicit(tol=1e-12, max_steps=500),

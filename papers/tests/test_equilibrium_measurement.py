@@ -12,10 +12,10 @@ from torch import nn
 import geq
 from geq.kernels import to_patches
 from geq.model.network import Network
-from geq.training.ingredient import evaluation_loader, open_split
-from geq.training.monitor import LIMITS, AttentionStatistics, collapse_advice
-from geq.training.probe import effective_rank, probe, probe_with_batch_statistics, summarise
-from geq.training.run import RunFolder
+from geq.training.equilibrium_probe import effective_rank, probe, probe_with_batch_statistics, summarise
+from geq.training.run_folder import RunFolder
+from geq.training.setup import evaluation_loader, open_split
+from geq.training.training_monitors import LIMITS, AttentionStatistics, collapse_advice
 from geq_papers.experiment.equilibrium_measurement import (
     CutOff,
     Equilibria,
@@ -181,7 +181,7 @@ def test_a_runaway_is_told_once(run: RunFolder, caplog: pytest.LogCaptureFixture
     [said] = caplog.records
     assert "epoch 7, branches.1: γ has grown" in said.getMessage()
     assert "a lower --learning_rate" in said.getMessage()
-    assert "gamma=learned" not in said.getMessage(), "this network has a learned γ"
+    assert "gamma learned" not in said.getMessage(), "this network has a learned γ"
     assert "--decay_all" not in said.getMessage(), "nothing decays W_h here"
     again = AttentionStatistics(images)
     again.load_state_dict(callback.state_dict())
@@ -191,13 +191,16 @@ def test_a_runaway_is_told_once(run: RunFolder, caplog: pytest.LogCaptureFixture
 
 @pytest.mark.parametrize(
     ("gamma", "decays", "expected"),
-    [("paper", True, ["gamma=learned", "--decay_all false"]), ("paper", False, ["gamma=learned"])],
+    [
+        ("paper", True, ["--model.gamma learned", "--decay_all false"]),
+        ("paper", False, ["--model.gamma learned"]),
+    ],
 )
 def test_advice_against_a_collapse_is_what_the_run_does_not_do(
     gamma: str, decays: bool, expected: list[str]
 ) -> None:
     said = collapse_advice(geq.create_model("geq_tiny", gamma=gamma), decays)
-    tips = ("gamma=learned", "--decay_all false", "--learning_rate")
+    tips = ("--model.gamma learned", "--decay_all false", "--learning_rate")
     assert [tip for tip in tips if tip in said] == expected
 
 

@@ -9,12 +9,12 @@ import torch
 
 from geq.model.network import Network
 from geq.training.environment import short_commit
-from geq.training.ingredient import evaluation_loader, open_split
-from geq.training.run import RunFolder
-from geq_papers.experiment.execution import cpu_name, make_record, solver_figures
+from geq.training.run_folder import RunFolder
+from geq.training.setup import evaluation_loader, open_split
+from geq_papers.experiment.experiment_registry import EXPERIMENTS
 from geq_papers.experiment.measurement import Calibration, FeatureSize, Saliency, Speed, UnseenAccuracy
 from geq_papers.experiment.plan import plan_job
-from geq_papers.experiment.registry import EXPERIMENTS
+from geq_papers.experiment.train_and_record import cpu_name, make_record, solver_figures
 from saved_runs import saved_run, write_cifar10
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from geq_papers.experiment.cost import expected_work
+from geq_papers.experiment.experiment_registry import EXPERIMENTS
 from geq_papers.experiment.plan import grouped, plan
-from geq_papers.experiment.progress import Bars
-from geq_papers.experiment.registry import EXPERIMENTS
+from geq_papers.experiment.progress import RunBars
+from geq_papers.experiment.run_time import expected_work
 
 
 def test_the_time_left_counts_runs_by_their_cost_and_those_under_way_by_their_epochs(tmp_path: Path) -> None:
@@ -17,7 +17,7 @@ def test_the_time_left_counts_runs_by_their_cost_and_those_under_way_by_their_ep
     cheap, dear = sorted(grouped(jobs), key=expected_work)
     ratio = expected_work(dear) / expected_work(cheap)
     assert ratio > 1.5, "else the number of runs would do"
-    bars, begun = Bars(quiet=True), time.monotonic()
+    bars, begun = RunBars(quiet=True), time.monotonic()
     with bars.watching(jobs):
         bars.started(cheap)
         bars.started(dear)

@@ -16,12 +16,12 @@ import pytest
 
 from geq.errors import MissingExtraError, OptionError
 from geq_papers.experiment.ray_launcher import RayLauncher, connect, found_address
+from geq_papers.experiment.ray_worker import run_child
 from geq_papers.experiment.record import Record, read_records
-from geq_papers.experiment.remote import run_child
 from geq_papers.experiment.runner import Interrupted
 
 EXPERIMENT = "geq-table-1a"
-CHILD = "geq_papers.experiment.child"
+CHILD = "geq_papers.experiment.training_process"
 
 CLUSTER = """
 import sys

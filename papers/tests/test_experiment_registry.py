@@ -10,12 +10,12 @@ import torch
 
 from geq.data.dataset import Statistics
 from geq.errors import OptionError
-from geq.training.ingredient import DataDescription, build_model
-from geq_papers.experiment.cost import expected_seconds
+from geq.training.setup import DataDescription, build_model
 from geq_papers.experiment.experiment import SCALES, Experiment
+from geq_papers.experiment.experiment_registry import EXPERIMENTS, PAPERS, STUDY, find_experiment
 from geq_papers.experiment.plan import grouped, plan
 from geq_papers.experiment.record import read_records
-from geq_papers.experiment.registry import EXPERIMENTS, PAPERS, STUDY, find_experiment
+from geq_papers.experiment.run_time import expected_seconds
 
 SHAPES = {
     "digits": ((1, 8, 8), 10),

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from geq.training.ingredient import open_split
-from geq_papers.experiment.cost import expected_work
+from geq.training.setup import open_split
+from geq_papers.experiment.experiment_registry import PAPERS
 from geq_papers.experiment.plan import grouped, plan, usable
 from geq_papers.experiment.record import read_records, record_path
-from geq_papers.experiment.registry import PAPERS
+from geq_papers.experiment.run_time import expected_work
 
 GEQ = [sys.executable, "-m", "geq.cli"]
 

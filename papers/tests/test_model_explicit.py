@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from torchdiffeq import odeint
 
 from geq.errors import InputError, MissingExtraError, OptionError
-from geq.model.registry import create_model
+from geq.model.model_registry import create_model
 from geq.model.residual_block import ResidualBlock, basic_block, bottleneck_block
 from geq_papers.model.dnn import DNN, DNNConfig
 from geq_papers.model.node import NeuralODE, NeuralODEConfig

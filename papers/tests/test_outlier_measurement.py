@@ -12,7 +12,7 @@ from geq.analysis.corruption import Corrupted
 from geq.data.dataset import Labelled
 from geq.model.network import Network
 from geq_papers.experiment.equilibrium_measurement import first_held_out, held_out
-from geq_papers.experiment.outlier import changed, detection, rank_correlation, weights_of
+from geq_papers.experiment.outlier_detection import changed, detection, rank_correlation, weights_of
 from geq_papers.experiment.outlier_measurement import OutlierWeights
 from saved_runs import saved_run
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from geq.cli import main
+from geq_papers.experiment.experiment_registry import EXPERIMENTS
 from geq_papers.experiment.plan import plan_job
-from geq_papers.experiment.registry import EXPERIMENTS
 from synthetic_records import record, records, write
 
 

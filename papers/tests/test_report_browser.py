@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from browser import Browser, chromium
+from geq_papers.report.evidence import gather
 from geq_papers.report.page import page, sections
-from geq_papers.report.source import gather
 from synthetic_records import experiments, records, write
 
 pytestmark = [

@@ -21,7 +21,7 @@ from geq_papers.report.chart import (
     reliability_chart,
 )
 from geq_papers.report.page import templates
-from geq_papers.report.sample import Sample
+from geq_papers.report.seed_values import Sample
 
 quickly = settings(deadline=None, max_examples=25)
 FINITE = st.floats(-1e6, 1e6)

@@ -13,12 +13,12 @@ from scipy import stats
 
 from geq.cli import main
 from geq_papers.experiment.claim import Claim, detectable, interval, judge, noncentrality
+from geq_papers.experiment.experiment_registry import EXPERIMENTS, SUPERSEDED
 from geq_papers.experiment.plan import usable
-from geq_papers.experiment.registry import EXPERIMENTS, SUPERSEDED
+from geq_papers.report.evidence import Evidence, gather
 from geq_papers.report.forest import POINTS, forest_png, forest_rows
 from geq_papers.report.page import sections
 from geq_papers.report.section.claim import Found, current, judged
-from geq_papers.report.source import Evidence, gather
 from synthetic_records import record
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"

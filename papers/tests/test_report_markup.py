@@ -8,13 +8,13 @@ import io
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geq.printable import identifier, printable
+from geq.safe_parsing import identifier, printable
 from geq_papers.report.page import templates
-from geq_papers.report.table import Cell, Column, Table
+from geq_papers.report.table import Column, ReportTable, TableCell
 from markup_reader import READABLE, read
 
 
-def html(table: Table) -> str:
+def html(table: ReportTable) -> str:
     return str(templates().get_template("part.html.j2").module.table(table))  # type: ignore[attr-defined]
 
 
@@ -24,15 +24,17 @@ quickly = settings(deadline=None, max_examples=40)
 @quickly
 @given(READABLE)
 def test_text_and_attributes_survive_as_they_were(words: str) -> None:
-    found = read(html(Table("t", (Column(words),), ((Cell(words, words, aside=words, below=(words,)),),))))
+    found = read(
+        html(ReportTable("t", (Column(words),), ((TableCell(words, words, aside=words, below=(words,)),),)))
+    )
     assert ("data-label", words) in found.attributes
-    assert ("data-value", Cell(words, words).sorted_by) in found.attributes
+    assert ("data-value", TableCell(words, words).sorted_by) in found.attributes
     assert found.words.count(words) >= 4
 
 
 def test_control_characters_are_replaced() -> None:
     assert printable("a\x00b\x1b[0m\ud800") == "a\ufffdb\ufffd[0m\ufffd"
-    assert "a\ufffdb" in html(Table("a\x00b", (Column("n"),), ()))
+    assert "a\ufffdb" in html(ReportTable("a\x00b", (Column("n"),), ()))
 
 
 @quickly
@@ -46,7 +48,9 @@ def test_identifiers_are_safe_in_links_and_file_names(text: str) -> None:
 @quickly
 @given(READABLE)
 def test_a_table_keeps_its_shape_in_every_form(hostile: str) -> None:
-    table = Table(hostile, (Column(hostile), Column("n", numeric=True)), ((Cell(hostile), Cell("1", 1.0)),))
+    table = ReportTable(
+        hostile, (Column(hostile), Column("n", numeric=True)), ((TableCell(hostile), TableCell("1", 1.0)),)
+    )
     found = read(html(table))
     assert found.tags.count("td") == 2
     assert {"script", "img", "iframe"}.isdisjoint(found.tags)
@@ -60,6 +64,6 @@ def test_a_table_keeps_its_shape_in_every_form(hostile: str) -> None:
 
 def test_groups_of_columns_span_their_columns() -> None:
     columns = (Column("model"), Column("published", "accuracy"), Column("ours", "accuracy"), Column("seeds"))
-    text = html(Table("t", columns, ()))
+    text = html(ReportTable("t", columns, ()))
     assert '<th scope="colgroup" colspan="2">accuracy</th>' in text
-    assert Table("t", columns, ()).csv() == "model,accuracy: published,accuracy: ours,seeds\n"
+    assert ReportTable("t", columns, ()).csv() == "model,accuracy: published,accuracy: ours,seeds\n"

@@ -14,10 +14,10 @@ import pytest
 
 from geq.errors import DataError
 from geq_papers.experiment.record import Record
+from geq_papers.report.evidence import Evidence, gather, sort
 from geq_papers.report.page import page, sections
-from geq_papers.report.section.part import Section
-from geq_papers.report.source import Evidence, gather, sort
-from geq_papers.report.table import Table
+from geq_papers.report.section import Section
+from geq_papers.report.table import ReportTable
 from synthetic_records import experiments, record, records, write
 
 HOSTILE = '"><script>alert(1)</script><img src=https://example.com/x onerror=alert(2)>|\n=1+1'
@@ -69,7 +69,7 @@ def text(evidence: Evidence, parts: list[Section]) -> str:
     return page(evidence, parts)
 
 
-def table_of(parts: list[Section], name: str) -> Table:
+def table_of(parts: list[Section], name: str) -> ReportTable:
     return next(table for part in parts for table in part.tables if table.anchor == name)
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from geq_papers.bench.markdown import markdown, read_records
+from geq_papers.bench.terminal_output import markdown, read_records
 from geq_papers.experiment.claim import judge
+from geq_papers.experiment.experiment_registry import EXPERIMENTS
 from geq_papers.experiment.plan import usable
 from geq_papers.experiment.record import read_records as read_experiment
-from geq_papers.experiment.registry import EXPERIMENTS
+from geq_papers.report.evidence import gather
 from geq_papers.report.page import sections
-from geq_papers.report.source import gather
-from geq_papers.report.table import Table
+from geq_papers.report.table import ReportTable
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -33,13 +33,13 @@ def part(page: str, heading: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def claims() -> tuple[Table, ...]:
+def claims() -> tuple[ReportTable, ...]:
     evidence = gather(str(ROOT / "results"), EXPERIMENTS, usable)
     assert not evidence.complaints
     return next(section for section in sections(evidence) if section.anchor == "claims").tables
 
 
-def test_results_show_what_the_records_say(claims: tuple[Table, ...]) -> None:
+def test_results_show_what_the_records_say(claims: tuple[ReportTable, ...]) -> None:
     text = part("docs/results.md", "Claims and verdicts")
     shown = rows(text)
     made = [row for table in claims for row in rows(table.markdown())]
@@ -50,7 +50,7 @@ def test_results_show_what_the_records_say(claims: tuple[Table, ...]) -> None:
     assert any(row.startswith(("| holds |", "| fails |")) for row in shown)
 
 
-def test_readme_shows_what_the_records_say(claims: tuple[Table, ...]) -> None:
+def test_readme_shows_what_the_records_say(claims: tuple[ReportTable, ...]) -> None:
     """Every row of its table repeats, word for word, cells of one row of the claims or of the benchmarks."""
     files = sorted((ROOT / "benchmarks" / "record").glob("*.jsonl"))
     measured = markdown((record for path in files for record in read_records(path)), brief=True)

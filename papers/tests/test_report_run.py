@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from geq.errors import DataError
+from geq_papers.report.evidence import sort
 from geq_papers.report.page import page
-from geq_papers.report.section.part import Section
+from geq_papers.report.section import Section
 from geq_papers.report.section.run import MOST, SIGNATURE, runs
-from geq_papers.report.source import sort
 from synthetic_records import experiments, records
 
 PIXEL = base64.b64decode(

@@ -15,10 +15,10 @@ import pytest
 from geq.cli import main
 from geq.errors import OptionError
 from geq_papers.command import reproduce
+from geq_papers.experiment.experiment_registry import EXPERIMENTS
 from geq_papers.experiment.launcher import LocalLauncher
 from geq_papers.experiment.plan import grouped, plan, usable
 from geq_papers.experiment.record import Record, add_record, read_records
-from geq_papers.experiment.registry import EXPERIMENTS
 
 EXPERIMENT = EXPERIMENTS["geq-table-1a"]
 

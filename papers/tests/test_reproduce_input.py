@@ -18,10 +18,10 @@ from geq.errors import CheckpointError, OptionError
 from geq_papers.command import reproduce
 from geq_papers.experiment import runner as runner_module
 from geq_papers.experiment.experiment import ScaleName
+from geq_papers.experiment.experiment_registry import EXPERIMENTS
 from geq_papers.experiment.launcher import LocalLauncher
 from geq_papers.experiment.plan import Job, plan
-from geq_papers.experiment.progress import Bars
-from geq_papers.experiment.registry import EXPERIMENTS
+from geq_papers.experiment.progress import RunBars
 from geq_papers.experiment.runner import Runner
 
 EXPERIMENT = EXPERIMENTS["geq-table-1a"]
@@ -29,7 +29,7 @@ EXPERIMENT = EXPERIMENTS["geq-table-1a"]
 HOLD = """
 import sys
 from pathlib import Path
-from geq.training.run import RunFolder
+from geq.training.run_folder import RunFolder
 folder = RunFolder(Path(sys.argv[1]))
 folder.path.mkdir(parents=True)
 with folder.locked():
@@ -61,7 +61,7 @@ def held(tmp_path: Path) -> Iterator[Job]:
 
 def runner_in(folder: Path, patience: float) -> Runner:
     return Runner(
-        LocalLauncher(1), folder / "results", folder / "runs" / "log", Bars(quiet=True), patience=patience
+        LocalLauncher(1), folder / "results", folder / "runs" / "log", RunBars(quiet=True), patience=patience
     )
 
 
@@ -127,7 +127,7 @@ def test_results_that_cannot_be_written_are_told_before_the_work(
 def test_a_file_in_place_of_a_folder(option: str, other: str, tmp_path: Path) -> None:
     (tmp_path / option).touch()
     runner = Runner(
-        LocalLauncher(1), tmp_path / "results", tmp_path / "runs" / "log", Bars(quiet=True), patience=0.0
+        LocalLauncher(1), tmp_path / "results", tmp_path / "runs" / "log", RunBars(quiet=True), patience=0.0
     )
     with pytest.raises(CheckpointError, match=f"is a file: choose another folder with --{option}"):
         runner.run(jobs_of("resnet", tmp_path / "elsewhere"))

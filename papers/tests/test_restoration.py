@@ -8,16 +8,16 @@ import pytest
 import torch
 
 from geq.data.dataset import Statistics
-from geq.training.ingredient import DataDescription, build_model
 from geq.training.preset import preset_options
+from geq.training.setup import DataDescription, build_model
 from geq_papers.command.report import main as report
-from geq_papers.experiment.execution import finish
-from geq_papers.experiment.outlier import detection
+from geq_papers.experiment.experiment_registry import EXPERIMENTS
+from geq_papers.experiment.outlier_detection import detection
 from geq_papers.experiment.plan import Work, arm_options, plan, usable
 from geq_papers.experiment.record import add_record, read_records, record_path
-from geq_papers.experiment.registry import EXPERIMENTS
 from geq_papers.experiment.restoration_measurement import Restoration
 from geq_papers.experiment.study_restoration import DAMAGES
+from geq_papers.experiment.train_and_record import finish
 from saved_runs import saved_run
 
 NAMES = [f"study-restoration-{damage.replace('_', '-')}" for damage in DAMAGES]

@@ -24,7 +24,7 @@ from geq_papers.theorem import (
     skip_gradient,
     skip_objective,
 )
-from geq_papers.theorem.proximity import prox_violation
+from geq_papers.theorem.envelope import prox_violation
 from theorem_units import ACTIVATIONS, ALPHAS, SEEDS, make_unit, normal, units
 
 

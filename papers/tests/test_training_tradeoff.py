@@ -11,9 +11,9 @@ import pytest
 
 from geq.cli import main
 from geq.errors import CheckpointError, OptionError
-from geq.training.option import TrainOptions
-from geq.training.run import RunFolder
-from geq_papers.tradeoff import Setting, Tradeoff, TradeoffOptions
+from geq.training.run_folder import RunFolder
+from geq.training.train_options import TrainOptions
+from geq_papers.tradeoff import Tradeoff, TradeoffOptions
 
 Small = Callable[..., TrainOptions]
 FEW = TradeoffOptions(unrolled=(2, 12), thresholds=(0.01,))
@@ -28,7 +28,7 @@ def run(study: Tradeoff) -> tuple[list[str], list[float]]:
     """What was trained, and the residual of every row."""
     trained: list[str] = []
 
-    def remember(setting: Setting) -> None:
+    def remember(setting: TradeoffSetting) -> None:
         trained.append(setting.name)
 
     return trained, [row.residual for row in study.continue_until_done(remember)]

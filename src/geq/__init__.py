@@ -16,7 +16,7 @@ _HOME = {
     "geq.solvers": "fixed_point Solution Status",
     "geq.equilibrium": "Equilibrium ignore_failures",
     "geq.layers": "GEQ2d OptEq2d GEQLinear OptEqLinear DeepOptEq2d DeepOptEqLinear",
-    "geq.model.registry": "create_model list_models",
+    "geq.model.model_registry": "create_model list_models",
     "geq.training.prediction": "load",
 }
 """Module -> the public names that live there."""
@@ -27,6 +27,7 @@ NAMESPACES = [
     "certificates",
     "constraints",
     "errors",
+    "export",
     "gradients",
     "kernels",
     "layers",

@@ -11,10 +11,10 @@ import sys
 from importlib import import_module
 from types import ModuleType
 
+from geq.deferred_interrupt import interruptible
 from geq.errors import GeqError, unknown_name
-from geq.interruption import interruptible
-from geq.output import prepare_streams, silence_output
 from geq.plugin import entry_points
+from geq.standard_streams import prepare_streams, silence_output
 
 COMMANDS: dict[str, str] = {
     "train": "train a network (without options: a small GEQ on digits), or resume a run",

@@ -89,14 +89,10 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
             z0: Where to start (a warm start, cast to the precision of the state); default the cell's initial
                 state.
         """
-        if torch.compiler.is_exporting():
-            raise GeqError(
-                "an equilibrium takes as many steps as its input needs, which torch.export cannot trace; "
-                "export geq.export.portable(model, x), the same network with its loops as tensor operations"
-            )
+        refuse_tracing()
         refuse_transforms(self.gradient)
         if torch.compiler.is_compiling():
-            from geq.compiled import eager_forward
+            from geq.torch_compile import eager_forward
 
             return eager_forward(self, x, z0)
         return self.evaluate(x, z0)
@@ -205,6 +201,16 @@ class Equilibrium(nn.Module, metaclass=CheckedOptions):
         return f"solver={self.solver}, gradient={self.gradient}, tol={self.tol:g}, max_steps={self.max_steps}"
 
 
+def refuse_tracing() -> None:
+    """Refuse to be exported, except as what :func:`geq.export.portable` makes of a model."""
+    if torch.compiler.is_exporting() or torch.jit.is_tracing():
+        raise GeqError(
+            "an equilibrium takes as many steps as its input needs, which torch.export, torch.onnx.export "
+            "and torch.jit.trace cannot trace; export geq.export.portable(model, x), the same model with "
+            "its loops as tensor operations"
+        )
+
+
 @contextlib.contextmanager
 def full_precision(x: Any) -> Iterator[Any]:
     """Autocast off, and x in single precision if it was on; inference mode replaced by ``no_grad``.
@@ -212,6 +218,7 @@ def full_precision(x: Any) -> Iterator[Any]:
     A fixed point to 1e-3 does not exist in bfloat16, whose own resolution is 4e-3. In inference mode nothing
     can be differentiated, not even a similarity in the state, which is what a derived cell does.
     """
+    refuse_tracing()
     device = next((t.device.type for t in tensors_in(x)), "cpu")
     with contextlib.ExitStack() as stack:
         if torch.is_inference_mode_enabled():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 Real = float | int
 MISSING = "–"
@@ -44,6 +45,16 @@ def signed(value: Real | None, digits: int | None = None) -> str:
     return f"+{text}" if positive else text
 
 
+def percent(value: Real | None, digits: int = 2) -> str:
+    """Format a value in per cent.
+
+    >>> percent(99.5), percent(3.14159, 1), percent(None), percent(float("nan"))
+    ('99.50 %', '3.1 %', '–', '–')
+    """
+    text = shown(value, digits)
+    return text if text == MISSING else f"{text} %"
+
+
 def around(value: Real | None, spread: Real | None, digits: int) -> tuple[str, str]:
     """Format a value and its spread; a value that would be cut to 0 has more digits.
 
@@ -68,3 +79,31 @@ def duration(seconds: Real | None) -> str:
     if minutes < 60:
         return f"{minutes} min {rest} s"
     return f"{minutes // 60} h {minutes % 60} min"
+
+
+def rough_duration(seconds: float) -> str:
+    """Format an expected time.
+
+    >>> rough_duration(40.0), rough_duration(3e3), rough_duration(2e4), rough_duration(4e6)
+    ('40 s', '50 min', '5.6 h', '46 days')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.0f} days"
+
+
+def option_text(value: Any) -> str:
+    """Format the value of an option, or a result, beside those of other runs.
+
+    >>> option_text(98.3333), option_text(20220), option_text(None), option_text(["patch=4"])
+    ('98.33', '20,220', '–', 'patch=4')
+    """
+    if value is None:
+        return MISSING
+    if isinstance(value, (bool, str)):
+        return str(value)
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or MISSING
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if abs(value) < 10 else f"{value:.2f}"

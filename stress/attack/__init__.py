@@ -9,8 +9,8 @@ from pathlib import Path
 
 from geq.data.dataset import Statistics
 from geq.errors import GeqError
-from geq.training.ingredient import DataDescription
-from stress.part import peak
+from geq.training.setup import DataDescription
+from stress.stress_parts import peak
 
 SECONDS, MEGABYTES = 20.0, 700
 """CPU time that a case may take, and memory that the process may grow by."""
@@ -50,7 +50,7 @@ Attack = Callable[[Ground], object]
 
 
 @dataclass(frozen=True)
-class Case:
+class HostileCase:
     """An attack makes files and has them read: a :class:`~geq.errors.GeqError` is the right end.
 
     A harmless one may also end well, since nothing of it is dangerous.
@@ -61,7 +61,7 @@ class Case:
     harmless: bool = False
 
 
-def examine(case: Case, folder: Path) -> str | None:
+def examine(case: HostileCase, folder: Path) -> str | None:
     """Return what went wrong with a case, in an empty folder; None if nothing did."""
     ground = Ground.below(folder)
     before, memory, began = ground.surroundings(), peak(), time.process_time()

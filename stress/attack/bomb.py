@@ -12,10 +12,10 @@ from PIL import Image
 
 from geq.data.archive import unpack
 from geq.data.corruption.cifar_c import read_cifar_c
-from geq.data.idx import read_idx
-from geq.data.image import read_image
-from stress.attack import Attack, Case, Ground, reading, written
-from stress.attack.program import shown
+from geq.data.image_reader import read_image
+from geq.data.mnist import read_idx
+from stress.attack import Attack, Ground, HostileCase, reading, written
+from stress.attack.code_execution import shown
 
 
 def idx(shape: tuple[int, ...], content: int, packed: bool) -> Attack:
@@ -118,22 +118,26 @@ def npy(ground: Ground) -> None:
 
 
 CASES = (
-    Case("idx that announces 200 TB", idx((60000, 60000, 60000), 0, packed=True)),
-    Case("idx that announces 1 GB and holds nothing", idx((1 << 10, 1 << 10, 1 << 10), 0, packed=False)),
-    Case("idx of 100 MB in 100 kB", idx((100, 1 << 10, 1 << 10), 100 << 20, packed=True)),
-    Case("idx that announces little and holds 100 MB", idx((1, 28, 28), 100 << 20, packed=True)),
-    Case("idx without images, each of 16 EB", idx((0, (1 << 32) - 1, (1 << 32) - 1), 0, packed=False)),
-    Case("archive of 200 MB in 200 kB", tar_bomb),
-    Case("archive with a name of 200 MB", tar_header_bomb(tarfile.GNUTYPE_LONGNAME)),
-    Case("archive with attributes of 200 MB", tar_header_bomb(tarfile.XHDTYPE)),
-    Case("archive with a file of holes", tar_of_holes),
-    Case("PNG of 400 megapixels", image(png(20000, 20000, 20000))),
-    Case("PNG that announces 2^62 pixels", image(png((1 << 31) - 1, (1 << 31) - 1, 0))),
-    Case("PNG that announces 60 megapixels and holds a row", image(png(10000, 6000, 1)), harmless=True),
-    Case("PNG with a comment of 200 MB", image(png_text(200 << 20)), harmless=True),
-    Case("WebP of 60 megapixels in 38 bytes", image(webp(10000, 6000))),
-    Case("JPEG of 4 gigapixels", image(jpeg(65535, 65535))),
-    Case("upload of 400 megapixels", reading("a.png", png(20000, 20000, 1), shown)),
-    Case("upload of 11 MB", reading("a.png", bytes(11 << 20), shown)),
-    Case("array that announces a terabyte", npy),
+    HostileCase("idx that announces 200 TB", idx((60000, 60000, 60000), 0, packed=True)),
+    HostileCase(
+        "idx that announces 1 GB and holds nothing", idx((1 << 10, 1 << 10, 1 << 10), 0, packed=False)
+    ),
+    HostileCase("idx of 100 MB in 100 kB", idx((100, 1 << 10, 1 << 10), 100 << 20, packed=True)),
+    HostileCase("idx that announces little and holds 100 MB", idx((1, 28, 28), 100 << 20, packed=True)),
+    HostileCase("idx without images, each of 16 EB", idx((0, (1 << 32) - 1, (1 << 32) - 1), 0, packed=False)),
+    HostileCase("archive of 200 MB in 200 kB", tar_bomb),
+    HostileCase("archive with a name of 200 MB", tar_header_bomb(tarfile.GNUTYPE_LONGNAME)),
+    HostileCase("archive with attributes of 200 MB", tar_header_bomb(tarfile.XHDTYPE)),
+    HostileCase("archive with a file of holes", tar_of_holes),
+    HostileCase("PNG of 400 megapixels", image(png(20000, 20000, 20000))),
+    HostileCase("PNG that announces 2^62 pixels", image(png((1 << 31) - 1, (1 << 31) - 1, 0))),
+    HostileCase(
+        "PNG that announces 60 megapixels and holds a row", image(png(10000, 6000, 1)), harmless=True
+    ),
+    HostileCase("PNG with a comment of 200 MB", image(png_text(200 << 20)), harmless=True),
+    HostileCase("WebP of 60 megapixels in 38 bytes", image(webp(10000, 6000))),
+    HostileCase("JPEG of 4 gigapixels", image(jpeg(65535, 65535))),
+    HostileCase("upload of 400 megapixels", reading("a.png", png(20000, 20000, 1), shown)),
+    HostileCase("upload of 11 MB", reading("a.png", bytes(11 << 20), shown)),
+    HostileCase("array that announces a terabyte", npy),
 )

@@ -13,9 +13,9 @@ import torch
 
 from geq.errors import GeqError
 from geq.training.checkpoint import Checkpoint
-from geq.training.run import CONFIG, RunFolder
+from geq.training.run_folder import CONFIG, RunFolder
 from stress.fault.child import Child, End, done, geq
-from stress.part import Row
+from stress.stress_parts import StressRow
 
 TINY: dict[str, str | Path | int] = {
     "model": "geq_tiny",
@@ -30,7 +30,7 @@ TINY: dict[str, str | Path | int] = {
 
 
 @dataclass(frozen=True)
-class Scale:
+class TrialScale:
     """Form, seed and empty folder of an attack."""
 
     short: bool
@@ -65,8 +65,10 @@ class Trials:
         self.survived += not problems
         self.problems += problems
 
-    def row(self, **detail: Any) -> Row:
-        return Row(self.what, self.tried, self.survived, self.good, {**detail, "problems": self.problems[:5]})
+    def row(self, **detail: Any) -> StressRow:
+        return StressRow(
+            self.what, self.tried, self.survived, self.good, {**detail, "problems": self.problems[:5]}
+        )
 
 
 @dataclass
@@ -109,10 +111,10 @@ class Kills:
             place = folder / f"killed{attempt}"  # whole before it was killed often enough: another
         return place
 
-    def row(self, what: str, good: str, **detail: Any) -> Row:
+    def row(self, what: str, good: str, **detail: Any) -> StressRow:
         """One problem fails all of them."""
         survived = 0 if self.problems else self.number
-        return Row(what, self.number, survived, good, {**detail, "problems": self.problems[:5]})
+        return StressRow(what, self.number, survived, good, {**detail, "problems": self.problems[:5]})
 
 
 def options(**changes: str | Path | int) -> list[str]:

@@ -21,8 +21,8 @@ from random import Random
 from typing import Any
 
 from stress.fuzz.mutation import mutated
-from stress.fuzz.target import MODULES, Tally, Target, scratch, targets
-from stress.part import Row
+from stress.fuzz.target import MODULES, FuzzTally, Target, scratch, targets
+from stress.stress_parts import StressRow
 
 LOG = Path(tempfile.gettempdir()) / "geq-fuzz.log"
 """Output of libFuzzer."""
@@ -35,16 +35,17 @@ KEPT = 2000
 """Executions between two writings of the record."""
 LIMITS = ("-rss_limit_mb=3072", "-timeout=20", "-print_final_stats=1", "-verbosity=0", "-close_fd_mask=0")
 INSTRUMENTED = """
-geq.data.cifar geq.data.restricted geq.data.idx geq.data.archive geq.data.stream geq.data.folder
-geq.data.image geq.data.segmentation geq.data.corruption.cifar_c geq.data.hub geq_demo.picture
-geq.document geq_papers.experiment.record geq.weights.card geq.weights.text geq.training.run
-geq.training.option geq.training.ingredient geq.training.checkpoint geq.analysis.part geq.analysis.result
-geq.export.onnx_file geq.model.pretrained geq.model.allowance geq.model.config
+geq.data.cifar geq.data.restricted_pickle geq.data.mnist geq.data.archive geq.data.archive
+geq.data.class_folders geq.data.image_reader geq.data.segmentation geq.data.corruption.cifar_c geq.data.hub
+geq_demo.input_image geq.safe_parsing geq_papers.experiment.record geq.weights.card geq.weights.card
+geq.training.run_folder geq.training.train_options geq.training.setup geq.training.checkpoint
+geq.analysis.part_runner geq.analysis.result geq.export.onnx_file geq.model.pretrained geq.model.size_guard
+geq.model.config
 """
 """Readers: their branches say whether a file is worth keeping."""
 
 
-def run(short: bool, seed: int) -> Iterator[Row]:
+def run(short: bool, seed: int) -> Iterator[StressRow]:
     chosen = list(targets().values())
     if short:
         for target in chosen:
@@ -54,14 +55,16 @@ def run(short: bool, seed: int) -> Iterator[Row]:
         yield from map(row, chosen, pool.map(lambda target: lengthy(target, seed), chosen))
 
 
-def row(target: Target, found: dict[str, Any]) -> Row:
+def row(target: Target, found: dict[str, Any]) -> StressRow:
     """A finding fails a target, and so does a process that died or was not done."""
     failed = sum(finding["times"] for finding in found["findings"].values())
     tried = found["executions"]
     note = f"{found['read']:,} read, {found['refused']:,} refused in words"
     if found["findings"]:
         note = "; ".join(f"{key}: {one['message']}" for key, one in found["findings"].items())
-    return Row(f"{target.name}: {target.summary}", tried, tried - failed, note, found, found.get("seconds"))
+    return StressRow(
+        f"{target.name}: {target.summary}", tried, tried - failed, note, found, found.get("seconds")
+    )
 
 
 def finding(message: str) -> dict[str, Any]:
@@ -93,7 +96,7 @@ def mutate(target: Target, seed: int, answer: Connection) -> None:
     # A whole number for each target that does not depend on the others, nor on Python's hash.
     random = Random(f"{seed} {target.name}")
     seeds = target.seeds()
-    tally, began = Tally(target), time.process_time()
+    tally, began = FuzzTally(target), time.process_time()
     for content in seeds:
         tally.execute(content)
     while tally.executions < SHORT * target.rate and time.process_time() - began < SHORT_SECONDS:
@@ -136,7 +139,7 @@ def guided(name: str, runs: int, seed: int, record: Path) -> None:
     folder = Path(tempfile.mkdtemp(prefix="geq-corpus-", dir=scratch()))
     for number, content in enumerate(seeds):
         (folder / f"seed-{number}").write_bytes(content)
-    tally, began = Tally(target), time.monotonic()
+    tally, began = FuzzTally(target), time.monotonic()
 
     def one(data: bytes) -> None:
         tally.execute(data)

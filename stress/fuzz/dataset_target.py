@@ -21,14 +21,14 @@ from PIL import Image
 import geq.data.archive
 from geq.data.archive import unpack
 from geq.data.cifar import read_cifar
+from geq.data.class_folders import read_image_folder
 from geq.data.corruption.cifar_c import read_cifar_c
 from geq.data.dataset import Statistics
-from geq.data.folder import read_image_folder
-from geq.data.idx import read_mnist
+from geq.data.mnist import read_mnist
 from geq.data.segmentation import SegmentationDataset, read_camvid, read_cityscapes
 from geq.errors import GeqError
-from geq.training.ingredient import DataDescription
-from geq_demo.picture import FilePicture
+from geq.training.setup import DataDescription
+from geq_demo.input_image import FilePicture
 from stress.fuzz.mutation import in_gzip, in_pickle
 from stress.fuzz.target import put, scratch, target
 

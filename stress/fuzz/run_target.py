@@ -12,19 +12,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from geq.analysis.part import finished
-from geq.analysis.request import Settings
+from geq.analysis.part_runner import finished
+from geq.analysis.settings import Settings
 from geq.data.hub import read_hub
 from geq.export.onnx_file import retuned
+from geq.model.model_registry import create_model
 from geq.model.network import Network
-from geq.model.registry import create_model
-from geq.model.shipped import shipped_folder
+from geq.model.shipped_networks import shipped_folder
 from geq.training.checkpoint import FORMAT, Checkpoint
-from geq.training.option import TrainOptions
 from geq.training.preset import list_presets, preset_path
-from geq.training.run import RunFolder
-from geq.weights.card import read_card
-from geq.weights.text import card_text
+from geq.training.run_folder import RunFolder
+from geq.training.train_options import TrainOptions
+from geq.weights.card import card_text, read_card
 from geq_papers.experiment.record import read_records
 from stress.fuzz.dataset_target import drawn
 from stress.fuzz.mutation import in_json, in_json_lines, in_safetensors, in_zip
@@ -125,7 +124,7 @@ def record(data: bytes) -> None:
 
 
 def analyses() -> list[bytes]:
-    from geq.analysis.request import PARTS
+    from geq.analysis.settings import PARTS
 
     settings = PARTS["width"].depends_on(Settings())
     table = {"title": "t", "columns": ["a"], "rows": [["1"]]}

@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any
 
 from geq.errors import GeqError
-from stress.part import peak
+from stress.stress_parts import peak
 
 Mutation = Callable[[bytes, Random], bytes]
 Read = Callable[[bytes], None]
@@ -110,7 +110,7 @@ class Overtime(BaseException):
 
 
 @dataclass
-class Tally:
+class FuzzTally:
     """Executions of one target."""
 
     target: Target

@@ -12,19 +12,19 @@ from torch import Tensor, nn
 
 from geq.equilibrium import Equilibrium
 from geq.kernels import PatchGaussianKernel, compiled_patch
-from geq.model.registry import create_model
-from stress.number.verdict import DTYPES, Tally, Verdict, contexts_of, judge
-from stress.part import Row
+from geq.model.model_registry import create_model
+from stress.number.verdicts import DTYPES, Verdict, VerdictTally, contexts_of, judge
+from stress.stress_parts import StressRow
 
 
-def run_kernel(short: bool, generator: torch.Generator) -> Iterator[Row]:
+def run_kernel(short: bool, generator: torch.Generator) -> Iterator[StressRow]:
     if compiled_patch.load() is None:
         return  # without a compiler the formula serves, and there is nothing to compare
     yield twins(1 if short else 5, generator)
 
 
-def twins(rounds: int, generator: torch.Generator) -> Row:
-    tally = Tally("compiled kernel against the formula: value, product, gradients")
+def twins(rounds: int, generator: torch.Generator) -> StressRow:
+    tally = VerdictTally("compiled kernel against the formula: value, product, gradients")
     for _ in range(rounds):
         for case in product(DTYPES, EXTREMES, (0.0, 1e-30, 1e-3, 1.0, 1e5, 1e30), LAYOUTS):
             compare(tally, *case, generator)
@@ -32,7 +32,7 @@ def twins(rounds: int, generator: torch.Generator) -> Row:
 
 
 def compare(
-    tally: Tally,
+    tally: VerdictTally,
     dtype: torch.dtype,
     size: float,
     gamma: float,
@@ -87,7 +87,7 @@ LAYOUTS = (torch.contiguous_format, torch.channels_last)
 NETWORKS = ("geq_tiny", "kerdeq_tiny", "opteq_tiny", "mopteq_tiny", "deep_opteq_tiny")
 
 
-def run(short: bool, generator: torch.Generator) -> Iterator[Row]:
+def run(short: bool, generator: torch.Generator) -> Iterator[StressRow]:
     yield networks(NETWORKS if short else (*NETWORKS, "geq_small", "opteq_small"), generator)
 
 
@@ -106,8 +106,8 @@ def pictures(model: Any, generator: torch.Generator) -> dict[str, Tensor]:
     return found
 
 
-def networks(names: tuple[str, ...], generator: torch.Generator) -> Row:
-    tally = Tally(f"networks ({', '.join(names)}), every equilibrium inside")
+def networks(names: tuple[str, ...], generator: torch.Generator) -> StressRow:
+    tally = VerdictTally(f"networks ({', '.join(names)}), every equilibrium inside")
     for name in names:
         torch.manual_seed(0)
         model = create_model(name)
@@ -120,7 +120,7 @@ def networks(names: tuple[str, ...], generator: torch.Generator) -> Row:
     return tally.row()
 
 
-def look_inside(tally: Tally, case: str, model: nn.Module, x: Tensor) -> None:
+def look_inside(tally: VerdictTally, case: str, model: nn.Module, x: Tensor) -> None:
     """Judge each equilibrium by what it was given and what it gave."""
     layers = [layer for layer in model.modules() if isinstance(layer, Equilibrium)]
     contexts: dict[nn.Module, list[Any]] = {}

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
+from geq.analysis.analysed_network import Subject
 from geq.analysis.attack import Attack, Victim, View, analyse, attack, attacked, fgsm, pgd, projected
-from geq.analysis.request import Settings
-from geq.analysis.subject import Subject
+from geq.analysis.settings import Settings
 from geq.cli import main
 from geq.data.dataset import Statistics
-from geq.data.registry import load_dataset
+from geq.data.dataset_registry import load_dataset
 from geq.errors import OptionError
 from geq.gradients import Implicit, Phantom
+from geq.model.model_registry import create_model
 from geq.model.network import Network
-from geq.model.registry import create_model
 from saved_runs import saved_run
 
 DIGITS = load_dataset("digits", "train", validation=0)

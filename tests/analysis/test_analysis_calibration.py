@@ -13,17 +13,17 @@ import pytest
 import torch
 
 from geq.analysis import calibration
-from geq.analysis.observation import look, observe
-from geq.analysis.ood_set import strange_sets
-from geq.analysis.request import Settings
-from geq.analysis.subject import Subject
+from geq.analysis.analysed_network import Subject
+from geq.analysis.image_outputs import look, observe
+from geq.analysis.ood_datasets import strange_sets
+from geq.analysis.settings import Settings
 from geq.cli import main
-from geq.data.registry import load_dataset
+from geq.data.dataset_registry import load_dataset
 from geq.errors import InputError
-from geq.model.registry import create_model
+from geq.model.model_registry import create_model
 from geq.training.evaluation import evaluate
-from geq.training.ingredient import evaluation_loader
-from geq.training.run import RunFolder
+from geq.training.run_folder import RunFolder
+from geq.training.setup import evaluation_loader
 from saved_runs import saved_run, write_cifar10
 from scenes import write_camvid
 

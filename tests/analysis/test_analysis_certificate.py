@@ -13,6 +13,7 @@ from torch import Tensor
 import geq
 import random_layers
 from energy_problems import hessian_of_score, matrix_of
+from geq.analysis.analysed_network import equilibria, in_double, inputs, solved_tightly
 from geq.analysis.certificate import (
     certify,
     certify_layer,
@@ -21,11 +22,9 @@ from geq.analysis.certificate import (
     measured_rate,
     plain_iteration,
 )
-from geq.analysis.norm import input_map, layer_norms
-from geq.analysis.precise import in_double
-from geq.analysis.subject import equilibria, inputs, solved_tightly
+from geq.analysis.weight_norms import input_map, layer_norms
 from geq.kernels.gaussian import PEAK_CURVATURE
-from geq.model.registry import create_model
+from geq.model.model_registry import create_model
 from geq.operators.operator import Size
 from random_layers import Recipe
 

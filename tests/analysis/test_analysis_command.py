@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 import geq
-from geq.analysis.request import PARTS, Settings, chosen
-from geq.analysis.result import Result, Table
+from geq.analysis.result import Result, TextTable
+from geq.analysis.settings import PARTS, Settings, chosen
 from geq.cli import main
-from geq.training.ingredient import build_model, open_datasets
-from geq.training.option import TrainOptions
-from geq.training.run import RunFolder
+from geq.training.run_folder import RunFolder
+from geq.training.setup import build_model, open_datasets
+from geq.training.train_options import TrainOptions
 
 FEW = ["--images", "4", "--train_images", "40", "--draws", "5", "--steps", "2"]
 THEORY = "certificate,bounds"
@@ -127,7 +127,7 @@ def test_parts_by_name_and_by_group() -> None:
 
 
 def test_results_survive_a_file() -> None:
-    result = Result({"a": float("inf"), "b": [1.0]}, (Table("t", ("x",), (("1",),)),), ("note",))
+    result = Result({"a": float("inf"), "b": [1.0]}, (TextTable("t", ("x",), (("1",),)),), ("note",))
     again = Result.from_mapping(json.loads(json.dumps(result.as_mapping(), allow_nan=False)), "here")
     assert again.values == {"a": None, "b": [1.0]}
     assert again.tables == result.tables

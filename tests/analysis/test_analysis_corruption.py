@@ -14,16 +14,16 @@ import pytest
 import torch
 
 from geq.analysis import corruption
+from geq.analysis.analysed_network import Subject
+from geq.analysis.calibration_picture import draw_corruptions
 from geq.analysis.corruption import CLEAN, Corrupted, Sweep, analyse, sweep
-from geq.analysis.corruption_picture import draw_corruptions
-from geq.analysis.piece import Pieces
-from geq.analysis.request import Settings
-from geq.analysis.subject import Subject
+from geq.analysis.partial_results import Pieces
+from geq.analysis.settings import Settings
 from geq.data.corruption import corrupt, corruption_names
 from geq.data.corruption.cifar_c import write_cifar_c
-from geq.data.registry import load_dataset
+from geq.data.dataset_registry import load_dataset
 from geq.errors import CheckpointError, DataError, InputError, OptionError
-from geq.training.run import RunFolder
+from geq.training.run_folder import RunFolder
 from saved_runs import saved_run, write_cifar10
 from scenes import write_camvid
 

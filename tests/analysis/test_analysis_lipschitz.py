@@ -12,7 +12,7 @@ from torch import Tensor
 
 import geq
 import random_layers
-from geq.analysis.constant import measure
+from geq.analysis.bound_constants import measure
 from geq.analysis.lipschitz import (
     STEEPEST,
     ascend,

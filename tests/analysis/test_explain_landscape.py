@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from geq.analysis.landscape import extent, landscape, log_floor, plane_of
-from geq.analysis.trace import trace
+from geq.analysis.solver_trace import trace
 from geq.equilibrium import Equilibrium
 from geq.layers import GEQ2d, OptEq2d
 

@@ -9,14 +9,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from geq.analysis.feature_map import branch_feature_map, layer_feature_map
-from geq.analysis.saliency import grad_cam, stretched
+from geq.analysis.saliency import branch_feature_map, grad_cam, layer_feature_map, stretched
 from geq.errors import InputError, MissingExtraError, OptionError
 from geq.gradients import Implicit, Phantom
-from geq.model.branch import BranchNetwork
-from geq.model.feature_map import FeatureMap
-from geq.model.network import Network
-from geq.model.registry import create_model
+from geq.model.branch_network import BranchNetwork
+from geq.model.model_registry import create_model
+from geq.model.network import FeatureMap, Network
 
 TARGET = 3
 

@@ -42,7 +42,7 @@ def defined(module: Any) -> list[str]:
 
 
 def surface() -> dict[str, Any]:
-    from geq.command.syntax import whole_syntax
+    from geq.command.completion_words import whole_syntax
 
     return {
         "python": {name: described(value) for name, value in public().items()},

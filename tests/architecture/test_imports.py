@@ -17,40 +17,44 @@ BASE = {"errors", "certificates"}
 WEIGHTS = BASE | {"operators", "constraints"}
 PARTS = WEIGHTS | {"penalties", "regularizers", "kernels", "bandwidth"}
 CORE = PARTS | {"cells", "solvers", "gradients", "equilibrium"}
-NETWORK = CORE | {"layers", "model", "durable", "document"}
+NETWORK = CORE | {"layers", "model", "atomic_io", "number_format", "safe_parsing"}
 
 ALLOWED = {
     "errors": set(),
-    "cache": set(),
-    "document": set(),
-    "durable": {"errors"},
+    "cache_folder": set(),
+    "safe_parsing": set(),
+    "atomic_io": {"errors"},
     "number_format": set(),
-    "printable": set(),
     "bandwidth": {"errors"},
     "constraints": {"errors"},
     "certificates": {"constraints"},
     "operators": BASE | {"constraints"},
     "penalties": BASE,
     "regularizers": {"errors", "penalties"},
-    "kernels": BASE | {"bandwidth", "operators", "penalties", "cache"},
+    "kernels": BASE | {"bandwidth", "operators", "penalties", "cache_folder"},
     "cells": BASE | {"kernels", "operators", "penalties", "regularizers"},
     "solvers": {"errors", "operators", "cells"},
     "gradients": {"errors", "cells", "solvers"},
-    "equilibrium": BASE | {"bandwidth", "operators", "cells", "solvers", "gradients", "compiled"},
-    "compiled": {"equilibrium"},
+    "equilibrium": BASE | {"bandwidth", "operators", "cells", "solvers", "gradients", "torch_compile"},
+    "torch_compile": {"equilibrium"},
     "layers": CORE,
     "plugin": set(),
-    "model": CORE | {"layers", "durable", "document", "plugin"},
-    "data": {"errors", "cache", "durable", "document"},
+    "model": CORE | {"layers", "atomic_io", "safe_parsing", "plugin"},
+    "data": {"errors", "cache_folder", "atomic_io", "safe_parsing"},
     "training": NETWORK | {"data"},
-    "analysis": NETWORK | {"data", "training", "plugin"},
+    "analysis": NETWORK | {"data", "training", "plugin", "number_format"},
     "weights": NETWORK | {"data", "training", "analysis"},
     "export": NETWORK | {"data", "training"},
     "sklearn": NETWORK,
     "command": None,  # the commands may use everything
-    "cli": {"errors", "interruption", "output", "plugin"},  # ... but the table of commands loads nothing
-    "interruption": set(),
-    "output": set(),
+    "cli": {
+        "errors",
+        "deferred_interrupt",
+        "standard_streams",
+        "plugin",
+    },  # ... but the table of commands loads nothing
+    "deferred_interrupt": set(),
+    "standard_streams": set(),
     "__init__": {"errors"},
 }
 

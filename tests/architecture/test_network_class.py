@@ -61,11 +61,11 @@ def test_no_class_of_a_network_is_asked_for(path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "from geq.model.mon import Mon",
-        "from geq.model.mon_cell import MonotoneCell",
+        "from geq.model.mondeq import Mon",
+        "from geq.model.mondeq_cell import MonotoneCell",
         "from geq.model.segmenter import Segmenter",
         "from geq.model import mdeq",
-        "import geq.model.branch",
+        "import geq.model.branch_network",
     ],
 )
 def test_every_way_of_importing_one_is_found(source: str) -> None:

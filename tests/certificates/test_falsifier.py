@@ -16,7 +16,7 @@ import random_layers
 from certificates.falsifier import check, equilibria
 from energy_problems import matrix_of
 from geq.cells import DeepCell, UnitLayer
-from geq.model.mon_cell import ForwardBackwardCell, MonotoneCell, PeacemanRachfordCell
+from geq.model.mondeq_cell import ForwardBackwardCell, MonotoneCell, PeacemanRachfordCell
 from geq.operators import SeparableConvolution
 from geq.penalties import penalty_of
 from geq.regularizers import FeatureDecay

@@ -10,7 +10,7 @@ from PIL import Image
 from rich.console import Console
 
 from geq.command.class_table import MATRIX, MISTAKES, WORST, class_accuracy, class_tables, mistakes
-from geq.training.confusion_picture import draw_confusion
+from geq.training.run_picture import draw_confusion
 
 
 def matrix(number: int) -> tuple[list[list[int]], tuple[str, ...]]:

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from geq.cli import main, summaries
-from geq.command.shell import WRITERS, quoted
-from geq.command.syntax import Syntax, whole_syntax
-from geq.data.registry import dataset_names
-from geq.model.registry import list_models
-from geq_papers.experiment.registry import EXPERIMENTS, GROUPS
+from geq.command.completion import WRITERS, quoted
+from geq.command.completion_words import Syntax, whole_syntax
+from geq.data.dataset_registry import dataset_names
+from geq.model.model_registry import list_models
+from geq_papers.experiment.experiment_registry import EXPERIMENTS, GROUPS
 
 
 @pytest.fixture(scope="module")

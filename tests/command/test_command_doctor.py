@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from geq.cli import main
-from geq.command import finding
-from geq.command.finding import PURPOSES, Finding, examine, required
+from geq.command import doctor_checks
+from geq.command.doctor_checks import PURPOSES, Finding, examine, required
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -82,49 +82,51 @@ def test_each_extra_says_what_it_is_for() -> None:
 
 
 def test_missing_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = finding.installed
+    real = doctor_checks.installed
     absent = {"ray", "lightning", "numpy"}
-    monkeypatch.setattr(finding, "installed", lambda package: None if package in absent else real(package))
-    cluster = found("geq-papers[cluster]", finding.packages())
+    monkeypatch.setattr(
+        doctor_checks, "installed", lambda package: None if package in absent else real(package)
+    )
+    cluster = found("geq-papers[cluster]", doctor_checks.packages())
     assert (cluster.state, cluster.hint) == ("note", "pip install 'geq-papers[cluster]'")
     assert "missing: ray" in cluster.value
-    assert found("train", finding.extras()).state == "problem"
-    assert found("numpy", finding.versions()).state == "problem"
+    assert found("train", doctor_checks.extras()).state == "problem"
+    assert found("numpy", doctor_checks.versions()).state == "problem"
 
 
 def test_data_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("GEQ_DATA", str(tmp_path / "nowhere"))
-    root = found("root", finding.data())
+    root = found("root", doctor_checks.data())
     assert root.state == "problem"
     assert "GEQ_DATA" in root.hint
     monkeypatch.setenv("GEQ_DATA", str(tmp_path))
-    assert found("root", finding.data()).state == "ok"
-    cifar = found("cifar10", finding.data())
+    assert found("root", doctor_checks.data()).state == "ok"
+    cifar = found("cifar10", doctor_checks.data())
     assert (cifar.state, cifar.value, cifar.hint) == ("note", "not there", "run 'geq data fetch cifar10'")
-    imagenet = found("imagenet", finding.data())
+    imagenet = found("imagenet", doctor_checks.data())
     assert (imagenet.value, imagenet.hint[:8]) == ("not there", "register")
 
 
 def test_folders_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "runs").touch()  # a file where a folder should be
     monkeypatch.chdir(tmp_path)
-    runs = found("runs", finding.folders())
+    runs = found("runs", doctor_checks.folders())
     assert runs.state == "problem"
     assert "--runs FOLDER" in runs.hint
-    assert found("results", finding.folders()).state == "ok"
+    assert found("results", doctor_checks.folders()).state == "ok"
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
 
 
 def test_little_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finding, "LITTLE_SPACE", 2**70)
-    monkeypatch.setattr(finding, "LITTLE_SHARED", 2**70)
-    assert finding.folder_finding("runs", tmp_path, "", "problem").hint.startswith("free some space")
-    assert "--shm-size" in next(finding.shared_memory(tmp_path)).hint
+    monkeypatch.setattr(doctor_checks, "LITTLE_SPACE", 2**70)
+    monkeypatch.setattr(doctor_checks, "LITTLE_SHARED", 2**70)
+    assert doctor_checks.folder_finding("runs", tmp_path, "", "problem").hint.startswith("free some space")
+    assert "--shm-size" in next(doctor_checks.shared_memory(tmp_path)).hint
 
 
 def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CC", str(tmp_path / "no-compiler"))
-    (compiler,) = finding.kernel()
+    (compiler,) = doctor_checks.kernel()
     assert compiler.state == "note"
     assert "slower without" in compiler.hint
 
@@ -134,7 +136,7 @@ def test_the_kernel_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEQ_COMPILE", "0")
     kernel.load.cache_clear()
     try:
-        assert "GEQ_COMPILE=0" in list(finding.kernel())[-1].value
+        assert "GEQ_COMPILE=0" in list(doctor_checks.kernel())[-1].value
     finally:
         monkeypatch.undo()
         kernel.load.cache_clear()

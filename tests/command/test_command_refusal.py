@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from geq.cli import main
-from geq.data.protocol import hold_out
-from geq.data.registry import load_dataset
+from geq.data.dataset_registry import load_dataset
+from geq.data.splits import hold_out
 from geq.errors import LARGEST_SEED, OptionError
-from geq.training.option import TrainOptions
+from geq.training.train_options import TrainOptions
 
 LONG = "x" * 300
 LEAVES_NONE = "validation must hold out at least one of the 1437 training images"

@@ -16,8 +16,8 @@ import pytest
 from stress.soak import heed_interrupts
 
 from geq.cli import main, summaries
-from geq.command.option import parse
-from geq.command.syntax import syntax_of
+from geq.command.argument_parser import parse
+from geq.command.completion_words import syntax_of
 from geq.command.terminal import console_for, print_json
 from geq.errors import OptionError
 

@@ -14,10 +14,10 @@ from geq.analysis.explanation import Explainer
 from geq.cli import main
 from geq.errors import InputError
 from geq.training.fit import train
-from geq.training.ingredient import open_split
-from geq.training.option import TrainOptions
 from geq.training.prediction import Predictor
-from geq.training.run import RunFolder
+from geq.training.run_folder import RunFolder
+from geq.training.setup import open_split
+from geq.training.train_options import TrainOptions
 
 
 @pytest.fixture(scope="module")

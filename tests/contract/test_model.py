@@ -16,10 +16,9 @@ from torch.nn import functional as F
 
 from geq.cells import EnergyProblem
 from geq.errors import GeqError, InputError, OptionError
-from geq.export.portable import refuse
-from geq.model.feature_map import FeatureMap
-from geq.model.network import Network
-from geq.model.registry import create_model, list_models
+from geq.export.portable_network import refuse
+from geq.model.model_registry import create_model, list_models
+from geq.model.network import FeatureMap, Network
 
 NAMES = list_models()
 TINY = [name for name in NAMES if "_tiny" in name]
@@ -359,7 +358,7 @@ def test_twenty_steps_of_sgd(name: str) -> None:
 COMPILE = """
 import sys, warnings
 import torch
-from geq.model.registry import create_model
+from geq.model.model_registry import create_model
 
 warnings.simplefilter("ignore")
 for name in sys.argv[1:]:

@@ -10,8 +10,8 @@ import torch
 
 from geq.data.cifar import CIFAR100_CLASSES, CIFAR100_COARSE, COARSE_OF_FINE, LAYOUTS, read_cifar
 from geq.data.dataset import ImageDataset, Statistics
-from geq.data.restricted import read_pickle
-from geq.data.source import SOURCES
+from geq.data.download_sources import SOURCES
+from geq.data.restricted_pickle import read_pickle
 from geq.errors import DataError
 
 

@@ -11,7 +11,7 @@ import torch
 from geq.data.corruption import cifar_c, corrupt
 from geq.data.corruption.cifar_c import read_cifar_c, write_cifar_c
 from geq.data.dataset import ImageDataset
-from geq.data.registry import load_dataset
+from geq.data.dataset_registry import load_dataset
 from geq.errors import DataError, OptionError
 
 NAMES = ["contrast", "gaussian_noise"]

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from geq.cli import main
-from geq.data.source import SOURCES, Download, Source
+from geq.data.download_sources import SOURCES, Download, Source
 
 
 def run(*arguments: str) -> int:

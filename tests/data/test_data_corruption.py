@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from geq.data.corruption import SEVERITIES, corrupt, corruption_names
 from geq.data.corruption.blur import disk, enlarge, motion_kernel
-from geq.data.corruption.frost import TEXTURES, texture
-from geq.data.corruption.registry import FAULTS, _corruptions
-from geq.data.corruption.weather import plasma
-from geq.data.registry import load_dataset
+from geq.data.corruption.corruption_registry import FAULTS, _corruptions
+from geq.data.corruption.weather import TEXTURES, plasma, texture
+from geq.data.dataset_registry import load_dataset
 from geq.errors import InputError, OptionError
 
 STRENGTH = {

@@ -11,7 +11,7 @@ import torch
 
 from geq.data.digits import read_digits
 from geq.data.hub import read_hub
-from geq.data.image import read_image
+from geq.data.image_reader import read_image
 from geq.data.transform import RandAugment, randaugment
 from geq.errors import MissingExtraError
 
@@ -34,7 +34,7 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 def test_nothing_optional_is_imported_and_corruptions_name_what_they_miss() -> None:
     code = """
 import sys
-import geq.data.registry, geq.data.loader, geq.data.transform, geq.data.corruption, geq.data.fetch
+import geq.data.dataset_registry, geq.data.loader, geq.data.transform, geq.data.corruption, geq.data.fetch
 optional = "PIL kornia sklearn scipy skimage cv2 datasets rich jsonargparse lightning".split()
 print([name for name in optional if name in sys.modules])
 sys.modules["cv2"] = None

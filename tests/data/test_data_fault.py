@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from geq.data.corruption import corrupt, corruption_names
-from geq.data.corruption.fault import CORRUPTIONS
-from geq.data.corruption.registry import FAULTS, known_names
-from geq.data.protocol import with_label_noise
-from geq.data.registry import load_dataset
+from geq.data.corruption.corruption_registry import FAULTS, known_names
+from geq.data.corruption.noise import CORRUPTIONS
+from geq.data.dataset_registry import load_dataset
+from geq.data.splits import with_label_noise
 from geq.errors import OptionError
 
 GREY = np.full((40, 32, 32, 3), 100, dtype=np.uint8)

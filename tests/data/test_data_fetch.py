@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from geq.atomic_io import exclusively
 from geq.data import fetch as fetching
+from geq.data.download_sources import SOURCES, Download, Source
 from geq.data.fetch import download, fetch
-from geq.data.source import SOURCES, Download, Source
-from geq.durable import exclusively
 from geq.errors import DataError, OptionError
 
 CONTENT = bytes(range(256)) * 4000

@@ -11,8 +11,8 @@ from dataset_kinds import KINDS, Kind, write_hub
 from geq.data import fingerprint
 from geq.data.fingerprint import Fingerprint
 from geq.errors import DataError
-from geq.training.ingredient import open_split
-from geq.training.option import TrainOptions
+from geq.training.setup import open_split
+from geq.training.train_options import TrainOptions
 
 
 def opened(kind: Kind, root: Path) -> Fingerprint:

@@ -8,9 +8,9 @@ import pytest
 import torch
 from PIL import Image
 
-from geq.data.dataset import Split
+from geq.data.dataset_options import Split
+from geq.data.dataset_registry import load_dataset
 from geq.data.loader import BatchLoader
-from geq.data.registry import load_dataset
 from geq.data.transform import default_transform
 from geq.errors import DataError, OptionError
 

@@ -11,10 +11,10 @@ from PIL import Image
 from torch import Generator
 
 from geq.data.dataset import ImageDataset, Statistics
+from geq.data.dataset_registry import load_dataset
 from geq.data.loader import BatchLoader
-from geq.data.registry import load_dataset
 from geq.data.transform import Compose, CropFlip, Normalize, SegmentationCrop, default_transform
-from geq.data.transform.kind import Images, Transform
+from geq.data.transform.base import Images, Transform
 from geq.errors import OptionError
 
 STATISTICS = Statistics((0.5, 0.5, 0.5), (0.25, 0.25, 0.25))

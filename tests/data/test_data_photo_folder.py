@@ -9,9 +9,9 @@ import pytest
 import torch
 from PIL import Image
 
+from geq.data.class_folders import FolderDataset
+from geq.data.dataset_registry import load_dataset
 from geq.data.fingerprint import Fingerprint
-from geq.data.folder import FolderDataset
-from geq.data.registry import load_dataset
 from geq.errors import DataError, MissingDataError, OptionError
 
 SHADES = {"car": 20, "frog": 120, "plane": 220}

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from geq.data.dataset_registry import DatasetOptions, load_dataset
 from geq.data.fingerprint import Fingerprint
-from geq.data.registry import DatasetOptions, load_dataset
 from geq.data.restoration import BLOCK, DAMAGES, SHARE, SIGMA, DamageName, RestorationDataset, damaged
 from geq.data.transform.damage import Damaging
 from geq.errors import DataError, GeqError, OptionError

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from geq.data.root import data_root
+from geq.data.dataset_options import data_root
 
 
 def test_an_explicit_folder_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from geq.data.registry import load_dataset
+from geq.data.dataset_registry import load_dataset
 from geq.data.segmentation import CAMVID_CLASSES, IGNORE, read_camvid, read_cityscapes
 from geq.errors import DataError
 

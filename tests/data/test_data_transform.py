@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor
 
 from geq.data.dataset import Statistics
-from geq.data.registry import dataset_info
+from geq.data.dataset_registry import dataset_info
 from geq.data.segmentation import IGNORE
 from geq.data.transform import (
     Compose,

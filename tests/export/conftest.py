@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from geq.data.digits import read_digits
-from geq.data.transform.pixel import as_float
+from geq.data.transform.base import as_float
 from geq.export import Agreement, Description, save_onnx
 from geq.model.network import Network
-from geq.training.ingredient import DataDescription
-from geq.training.run import RunFolder
+from geq.training.run_folder import RunFolder
+from geq.training.setup import DataDescription
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import torch
 from geq.cli import main
 from geq.command.export import main as export
 from geq.errors import CheckpointError, MissingExtraError, OptionError
-from geq.training.run import RunFolder
+from geq.training.run_folder import RunFolder
 from saved_runs import saved_run
 
 pytest.importorskip("onnxruntime")
@@ -116,8 +116,8 @@ def test_a_missing_package_is_named_with_its_extra(run: RunFolder, monkeypatch: 
 
 
 def test_without_the_data_random_images_serve(tmp_path: Path) -> None:
-    from geq.export.sample import sample_images
-    from geq.training.option import TrainOptions
+    from geq.export.check import sample_images
+    from geq.training.train_options import TrainOptions
 
     options = TrainOptions(data="cifar10", model="resnet_small")
     images, source = sample_images(options, (3, 32, 32), 5, str(tmp_path))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from geq.export.elimination import solve_positive
+from geq.export.iteration import solve_positive
 
 
 @pytest.mark.parametrize("n", range(1, 7))

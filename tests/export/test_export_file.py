@@ -18,9 +18,9 @@ from geq.data.dataset import Statistics
 from geq.equilibrium import ignore_failures
 from geq.errors import GeqError, OptionError
 from geq.export import Description, PortableNetwork, check, onnx_file, save_onnx, save_torch
-from geq.export.sample import random_images
+from geq.export.check import random_images
+from geq.model.model_registry import create_model
 from geq.model.network import Network
-from geq.model.registry import create_model
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")

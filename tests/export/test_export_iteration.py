@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from geq.errors import OptionError
-from geq.export.iteration import Measured, find_fixed_point, steps_of
+from geq.export.iteration import SolvedState, find_fixed_point, steps_of
 from geq.solvers import Anderson, Broyden, Picard, Solver, fixed_point
 
 BATCH, SIZE = 6, 12
@@ -28,7 +28,7 @@ def fn(z: Tensor, matrix: Tensor, shift: Tensor) -> Tensor:
     return torch.tanh(z @ matrix.t() + shift)
 
 
-def find(solver: Solver, tol: float, max_steps: int, dtype: torch.dtype = torch.float64) -> Measured:
+def find(solver: Solver, tol: float, max_steps: int, dtype: torch.dtype = torch.float64) -> SolvedState:
     inputs = affine(dtype)
     start = torch.zeros(BATCH, SIZE, dtype=dtype)
     return find_fixed_point(

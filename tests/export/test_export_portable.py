@@ -11,10 +11,10 @@ from geq.cells import Cell, EnergyProblem
 from geq.data.dataset import Statistics
 from geq.equilibrium import ignore_failures
 from geq.errors import OptionError
-from geq.export.portable import PortableNetwork
+from geq.export.portable_network import PortableNetwork
 from geq.kernels import GaussianKernel, Kernel
+from geq.model.model_registry import create_model
 from geq.model.network import Network
-from geq.model.registry import create_model
 from geq.operators import Dense
 from geq.solvers import Broyden
 
@@ -163,7 +163,7 @@ class OwnProblem(EnergyProblem):
 
 def test_derived_gradients_are_refused() -> None:
     from geq.equilibrium import Equilibrium
-    from geq.export.mapping import attraction_of, plain_map
+    from geq.export.cell_maps import attraction_of, plain_map
 
     with pytest.raises(OptionError, match="Inverse cannot be exported"):
         attraction_of(Inverse(), torch.float32)
@@ -174,7 +174,7 @@ def test_derived_gradients_are_refused() -> None:
 
 def test_a_cell_of_ones_own_is_taken_as_it_is() -> None:
     from geq.equilibrium import Equilibrium
-    from geq.export.portable import PortableEquilibrium, Solve
+    from geq.export.portable_model import PortableEquilibrium, PortableSolve
 
     class Tanh(Cell):
         def __init__(self) -> None:
@@ -186,7 +186,7 @@ def test_a_cell_of_ones_own_is_taken_as_it_is() -> None:
 
     layer = Equilibrium(Tanh(), tol=1e-6).eval().requires_grad_(False)
     x = torch.randn(3, 4)
-    solve = Solve()
+    solve = PortableSolve()
     solve.begin(torch.tensor(1e-6), torch.tensor(50))
     copied = PortableEquilibrium(layer, False, 1.0, solve, x)
     torch.testing.assert_close(copied(x), layer(x), rtol=1e-5, atol=1e-6)

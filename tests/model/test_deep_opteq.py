@@ -8,8 +8,8 @@ from torch import nn
 
 import geq
 from geq.model.deep_opteq import ACTIVATIONS, DeepOptEq
+from geq.model.model_registry import create_model
 from geq.model.opteq_imagenet import OptEqImageNet, OptEqImageNetConfig
-from geq.model.registry import create_model
 from geq.operators import SeparableConvolution
 from geq.penalties import penalty_of
 from geq.regularizers import Decorrelation

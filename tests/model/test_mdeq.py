@@ -15,7 +15,7 @@ from geq.errors import GeqError, InputError, OptionError
 from geq.gradients import Implicit
 from geq.model.mdeq import MDEQ
 from geq.model.mdeq_cell import Chain, MDEQCell, ScaleContext, UnitConvolution, UnitGroupNorm
-from geq.model.registry import create_model
+from geq.model.model_registry import create_model
 
 CHANNELS = (4, 8, 8)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from geq.model.catalogue import catalogue, generated, tables
-from geq.model.registry import model_spec, registered_names
+from geq.model.model_registry import model_spec, registered_names
 
 ADVICE = "the table of the models is out of date: run 'python -m geq.model.catalogue'"
 

@@ -21,9 +21,9 @@ from torch import Tensor
 
 from geq.errors import CheckpointError, GeqError
 from geq.model.config import NetworkConfig, to_json
+from geq.model.model_registry import create_model
 from geq.model.network import Network
 from geq.model.pretrained import CONFIG, WEIGHTS
-from geq.model.registry import create_model
 from model_files import Tied, edit
 
 MODELS = ("geq_tiny", "opteq_tiny", "mdeq_tiny", "resnet_tiny")

@@ -17,9 +17,9 @@ from torch import Tensor
 from geq.errors import CheckpointError
 from geq.model import pretrained
 from geq.model.config import NetworkConfig
+from geq.model.model_registry import create_model
 from geq.model.network import Network
 from geq.model.pretrained import CONFIG, FORMAT_VERSION, WEIGHTS
-from geq.model.registry import create_model
 from geq_papers.model.dnn import DNN
 from geq_papers.model.resnet import ResNet
 from model_files import Tied, edit

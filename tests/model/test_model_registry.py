@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from geq.errors import OptionError
-from geq.model.registry import (
+from geq.model.model_registry import (
     FAMILIES,
     ModelSpec,
     create_model,
@@ -140,7 +140,7 @@ def test_a_name_has_one_meaning() -> None:
 def test_creating_one_model_loads_its_family_only_and_listing_loads_nothing_optional() -> None:
     code = """
 import sys
-from geq.model.registry import create_model, list_models
+from geq.model.model_registry import create_model, list_models
 create_model("resnet_tiny")
 print(*sys.modules)
 list_models()

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from geq.errors import InputError, OptionError
 from geq.layers.deep import DeepOptEq2d
 from geq.model.deep_segmenter import DeepSegmenter
-from geq.model.registry import create_model
+from geq.model.model_registry import create_model
 from geq.model.segmenter import Segmenter
 from geq.regularizers import Decorrelation
 from geq_papers.model.fcn import FCN

@@ -18,12 +18,12 @@ from geq.data.cifar import CIFAR10_CLASSES, CIFAR10_STATISTICS
 from geq.data.corruption import cifar_c
 from geq.data.corruption.cifar_c import write_cifar_c
 from geq.data.dataset import ImageDataset
+from geq.data.download_sources import SOURCES, Download, Source
 from geq.data.fetch import fetch
-from geq.data.source import SOURCES, Download, Source
 from geq.errors import DataError
 from geq_papers.command.report import write as write_page
+from geq_papers.experiment.experiment_registry import find_experiment
 from geq_papers.experiment.plan import plan_job
-from geq_papers.experiment.registry import find_experiment
 
 NOWHERE = "http://127.0.0.1:9"
 """Where nobody listens."""

@@ -18,14 +18,14 @@ from torch import Tensor
 
 from geq.data.dataset import Statistics
 from geq.data.loader import BatchLoader, WorkerDeath
-from geq.data.transform.pixel import Normalize
+from geq.data.transform.base import Normalize
 from geq.errors import CheckpointError, DataError
-from geq.training.fit import Outcome, resume, train
+from geq.training.fit import TrainingOutcome, resume, train
 from geq.training.loop import Loop
-from geq.training.option import TrainOptions
 from geq.training.process_monitor import ProcessLost, ProcessMonitor, explained_deaths
-from geq.training.run import CONFIG, LOG, RunFolder
+from geq.training.run_folder import CONFIG, LOG, RunFolder
 from geq.training.task import ClassificationTask
+from geq.training.train_options import TrainOptions
 
 TOLD = "DataLoader worker (pid 12345) is killed by signal: Killed. "
 """The words of torch."""
@@ -42,7 +42,7 @@ def timeless(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{k: v for k, v in record.items() if "seconds" not in k} for record in records]
 
 
-def finished(outcome: Outcome | None) -> Outcome:
+def finished(outcome: TrainingOutcome | None) -> TrainingOutcome:
     assert outcome is not None
     return outcome
 
@@ -72,7 +72,7 @@ def test_a_cut_log_is_written_again_from_the_checkpoint(
 def test_no_cut_of_the_options_is_taken_for_other_options(tmp_path: Path) -> None:
     """What is left of YAML that was cut at a line is YAML as well, and its missing options have defaults."""
     folder = RunFolder.create(options(tmp_path, epochs=37, seed=5))
-    from geq.training.ingredient import DataDescription
+    from geq.training.setup import DataDescription
 
     data = DataDescription("digits", ("0", "1"), Statistics((0.0,), (1.0,)), (1, 8, 8))
     folder.describe(options(tmp_path, epochs=37, seed=5), {}, data)

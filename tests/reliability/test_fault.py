@@ -18,7 +18,7 @@ import sys, pathlib
 from stress.fault.child import dying
 folder = pathlib.Path(sys.argv[1])
 dying(int(sys.argv[2]), folder)()
-from geq.durable import write_durably
+from geq.atomic_io import write_durably
 write_durably(folder / "a", b"new")
 write_durably(folder / "b", b"new")
 """

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stress.fuzz.campaign import draw, row
-from stress.fuzz.target import Tally, Target, targets
+from stress.fuzz.target import FuzzTally, Target, targets
 
 from geq.errors import DataError, GeqError
 
@@ -76,7 +76,7 @@ def reader(data: bytes) -> None:
 
 def test_a_crash_is_a_finding_and_a_refusal_is_none() -> None:
     target = Target("invented", "for this test", reader, lambda: [b""])
-    tally = Tally(target)
+    tally = FuzzTally(target)
     try:
         for data in (b"fine", b"clear", b"crash", b"crash"):
             tally.execute(data)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from stress.attack import Case, Ground, examine
+from stress.attack import Ground, HostileCase, examine
 from stress.hostile import CASES
 
 from geq.errors import DataError
@@ -14,7 +14,7 @@ from geq.errors import DataError
 @pytest.mark.parametrize(
     "case", [case for cases in CASES.values() for case in cases], ids=lambda case: case.name
 )
-def test_a_hostile_file_is_refused(case: Case, tmp_path: Path) -> None:
+def test_a_hostile_file_is_refused(case: HostileCase, tmp_path: Path) -> None:
     assert examine(case, tmp_path) is None
 
 
@@ -48,8 +48,8 @@ def escape(ground: Ground) -> None:
     ],
 )
 def test_the_judge_notices(attack: object, words: str, tmp_path: Path) -> None:
-    assert words in (examine(Case("guilty", attack), tmp_path) or "")  # type: ignore[arg-type]
+    assert words in (examine(HostileCase("guilty", attack), tmp_path) or "")  # type: ignore[arg-type]
 
 
 def test_the_judge_accepts_a_refusal(tmp_path: Path) -> None:
-    assert examine(Case("innocent", refuse), tmp_path) is None
+    assert examine(HostileCase("innocent", refuse), tmp_path) is None

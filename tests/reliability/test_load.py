@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from stress.load import Memory, flatness, latency
-from stress.visitor import Answers, Visitor, browser, open_page
+from stress.demo_visitor import Answers, Visitor, browser, open_page
+from stress.load import MemoryTrace, flatness, latency
 
 
 def test_rows_say_what_failed() -> None:
@@ -19,8 +19,8 @@ def test_rows_say_what_failed() -> None:
 
 def test_growing_memory_is_noticed() -> None:
     seconds = [float(second) for second in range(200)]
-    assert flatness(Memory(seconds, [600.0 + (second % 3) for second in seconds])).held
-    assert not flatness(Memory(seconds, [600.0 + second for second in seconds])).held
+    assert flatness(MemoryTrace(seconds, [600.0 + (second % 3) for second in seconds])).held
+    assert not flatness(MemoryTrace(seconds, [600.0 + second for second in seconds])).held
 
 
 async def late_and_from_elsewhere(address: str) -> None:
@@ -40,8 +40,8 @@ def test_visitors_and_malformed_requests() -> None:
     from pathlib import Path
     from tempfile import TemporaryDirectory
 
+    from stress.demo_visitor import demo
     from stress.load import attacked
-    from stress.visitor import demo
 
     with TemporaryDirectory() as name, demo(Path(name)) as server:
         asyncio.run(late_and_from_elsewhere(server.address))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from stress.number import edited, network, size, window
-from stress.number.verdict import LAYERS, Tally, Verdict, build, contexts_of, judge, sample
+from stress.number import edited_weights, extreme_inputs, hard_maps, network
+from stress.number.verdicts import LAYERS, Verdict, VerdictTally, build, contexts_of, judge, sample
 
 from geq.kernels import compiled_patch
 
@@ -23,7 +23,7 @@ def test_right_answers_are_found_right_and_wrong_ones_wrong(name: str) -> None:
     layer.on_failure = "ignore"
     with contexts_of(layer) as seen:
         solution = layer.solve(x)
-    honest, dishonest = Tally("honest"), Tally("dishonest")
+    honest, dishonest = VerdictTally("honest"), VerdictTally("dishonest")
     assert isinstance(solution.value, torch.Tensor)
     judge(honest, name, layer, seen[0], solution.value, solution)
     assert not honest.wrong
@@ -37,10 +37,10 @@ def test_right_answers_are_found_right_and_wrong_ones_wrong(name: str) -> None:
 @pytest.mark.parametrize(
     "family",
     [
-        lambda: size.not_finite(generator()),
-        lambda: size.batches((1, 16), generator()),
-        lambda: edited.fixed_gamma(range(-30, 31, 30), generator()),
-        lambda: edited.poisoned(generator()),
+        lambda: extreme_inputs.not_finite(generator()),
+        lambda: extreme_inputs.batches((1, 16), generator()),
+        lambda: edited_weights.fixed_gamma(range(-30, 31, 30), generator()),
+        lambda: edited_weights.poisoned(generator()),
     ],
     ids=["not finite", "batches", "gamma", "running scale"],
 )
@@ -53,11 +53,11 @@ def test_nothing_wrong_in_silence(family: Any) -> None:
 @pytest.mark.parametrize(
     "family",
     [
-        lambda: size.magnitude(range(-30, 31, 20), generator(), ["GEQLinear"]),
-        lambda: size.starts((1e-9, 0.1), (1e-30, 1.0), generator(), ["OptEqLinear"]),
-        lambda: edited.bounded(1, generator()),
-        lambda: window.hard_maps((2,), 1, torch.float16, generator()),
-        lambda: window.windows(1, generator()),
+        lambda: extreme_inputs.magnitude(range(-30, 31, 20), generator(), ["GEQLinear"]),
+        lambda: extreme_inputs.starts((1e-9, 0.1), (1e-30, 1.0), generator(), ["OptEqLinear"]),
+        lambda: edited_weights.bounded(1, generator()),
+        lambda: hard_maps.hard_maps((2,), 1, torch.float16, generator()),
+        lambda: hard_maps.windows(1, generator()),
     ],
     ids=["sizes", "starts", "norm bound", "maps", "windows"],
 )
@@ -67,7 +67,7 @@ def test_nothing_wrong_in_silence_either(family: Any) -> None:
 
 
 def test_compiled_kernel_is_compared() -> None:
-    tally = Tally("kernel")
+    tally = VerdictTally("kernel")
     if compiled_patch.load() is None:
         pytest.skip("no C compiler on this machine")
     network.compare(tally, torch.float32, 1.0, 0.5, torch.channels_last, generator())

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from geq import GEQLinear
-from geq.analysis.trace import own_points
+from geq.analysis.solver_trace import own_points
 from geq.export.iteration import find_fixed_point, steps_of
 from geq.solvers import FISTA, Anderson, Broyden, Picard, ProximalGradient, Solver, fixed_point, rules
 

@@ -11,7 +11,7 @@ import pytest
 from torch import Tensor
 
 from geq.training.loop import Loop
-from geq.training.option import TrainOptions
+from geq.training.train_options import TrainOptions
 
 Act = Callable[[int], object]
 SMALL: dict[str, Any] = {

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from dataset_kinds import KINDS, MASKS, Kind
 from geq.cli import main
-from geq.data.folder import FolderDataset
-from geq.data.registry import AnyDataset
+from geq.data.class_folders import FolderDataset
+from geq.data.dataset_registry import AnyDataset
 from geq.data.segmentation import IGNORE, SegmentationDataset
-from geq.training.ingredient import open_split
-from geq.training.run import RunFolder
+from geq.training.run_folder import RunFolder
+from geq.training.setup import open_split
 
 SMALL = ("--model", "resnet_tiny", "--epochs", "3", "--train_size", "90")
 EQUILIBRIUM = ("--model", "geq_tiny", "--epochs", "2", "--train_size", "90")

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import torch
 
-from geq.durable import explained_write_errors, remove_leftovers, write_durably
+from geq.atomic_io import explained_write_errors, remove_leftovers, write_durably
 from geq.errors import CheckpointError
 from geq.training.checkpoint import FORMAT, Checkpoint, random_state, restore_random_state
 
@@ -152,9 +152,9 @@ def test_killed_while_writing(tmp_path: Path) -> None:
     path = tmp_path / "file"
     write_durably(path, b"old")
     code = (
-        "import os, signal, sys; from pathlib import Path; from geq import durable;"
+        "import os, signal, sys; from pathlib import Path; from geq import atomic_io;"
         "os.fsync = lambda handle: os.kill(os.getpid(), signal.SIGKILL);"
-        "durable.write_durably(Path(sys.argv[1]), b'new')"
+        "atomic_io.write_durably(Path(sys.argv[1]), b'new')"
     )
     result = subprocess.run([sys.executable, "-c", code, str(path)])
     assert result.returncode == -9

@@ -18,13 +18,13 @@ import torch
 
 from geq.cli import main
 from geq.errors import InputError
-from geq.model.registry import create_model
+from geq.model.model_registry import create_model
 from geq.training.evaluation import evaluate
 from geq.training.fit import train
-from geq.training.ingredient import evaluation_loader, open_split
-from geq.training.option import TrainOptions
 from geq.training.prediction import fitted
-from geq.training.run import RunFolder
+from geq.training.run_folder import RunFolder
+from geq.training.setup import evaluation_loader, open_split
+from geq.training.train_options import TrainOptions
 
 GEQ = Path(sys.executable).with_name("geq")
 Small = Callable[..., TrainOptions]

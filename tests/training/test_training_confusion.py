@@ -12,11 +12,11 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassJaccardInd
 from geq.data.segmentation import IGNORE
 from geq.errors import InputError
 from geq.training.confusion import Confusion, SegmentationMeasures, class_accuracy, class_iou, summarise
-from geq.training.segmentation import pixel_cross_entropy
+from geq.training.segmentation_task import pixel_cross_entropy
 
 
 def matrix_of(predicted: list[int], truth: list[int], classes: int) -> Tensor:
-    confusion = Confusion(classes)
+    confusion = Confusion(classes, IGNORE)
     confusion.update(torch.tensor(predicted).view(1, 1, -1), torch.tensor(truth).view(1, 1, -1))
     return confusion.compute()
 

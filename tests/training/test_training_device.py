@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from geq.training.fit import train
-from geq.training.option import TrainOptions
+from geq.training.train_options import TrainOptions
 
 GEQ = Path(sys.executable).with_name("geq")
 OPTIONS: dict[str, Any] = {

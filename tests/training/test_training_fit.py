@@ -15,15 +15,15 @@ import torch
 from geq.errors import CheckpointError, ConvergenceError, OptionError
 from geq.model.network import Network
 from geq.training.checkpoint import Checkpoint
-from geq.training.fit import Outcome, resume, train
+from geq.training.fit import TrainingOutcome, resume, train
 from geq.training.interrupt import TrainingInterrupted
-from geq.training.option import TrainOptions
-from geq.training.run import RunFolder, known_runs
+from geq.training.run_folder import RunFolder, known_runs
+from geq.training.train_options import TrainOptions
 
 Small = Callable[..., TrainOptions]
 
 
-def finished(outcome: Outcome | None) -> Outcome:
+def finished(outcome: TrainingOutcome | None) -> TrainingOutcome:
     assert outcome is not None
     return outcome
 

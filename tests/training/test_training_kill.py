@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from geq.training.fit import resume, train
-from geq.training.option import TrainOptions
-from geq.training.run import CONFIG, RunFolder
+from geq.training.run_folder import CONFIG, RunFolder
+from geq.training.train_options import TrainOptions
 
 KILLS = 12
 

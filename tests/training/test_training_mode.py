@@ -16,9 +16,9 @@ from geq.cli import main
 from geq.errors import OptionError
 from geq.model.network import Network
 from geq.training.fit import train
-from geq.training.ingredient import build_model, open_datasets
-from geq.training.option import TrainOptions
-from geq.training.run import RunFolder
+from geq.training.run_folder import RunFolder
+from geq.training.setup import build_model, open_datasets
+from geq.training.train_options import TrainOptions
 
 Small = Callable[..., TrainOptions]
 SAM = {"gradient": "sam", "regulariser": "hsic", "regulariser_weight": 1.0, "steps": 4}

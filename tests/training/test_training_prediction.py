@@ -10,11 +10,11 @@ import torch
 from PIL import Image
 
 import geq
-from geq.data.image import read_image
-from geq.data.registry import load_dataset
+from geq.data.dataset_registry import load_dataset
+from geq.data.image_reader import read_image
 from geq.errors import DataError, InputError, OptionError
-from geq.training.ingredient import DataDescription
 from geq.training.prediction import BATCH, Predictor, fitted
+from geq.training.setup import DataDescription
 from saved_runs import saved_run
 
 COLOUR = DataDescription("photos", ("a", "b"), geq.load("geq-cifar10").data.statistics, (3, 6, 6))

@@ -13,15 +13,15 @@ from PIL import Image
 
 from geq.cli import main
 from geq.errors import OptionError
+from geq.model.model_registry import create_model
 from geq.model.network import Network
-from geq.model.registry import create_model
-from geq.training.choice import task_class
 from geq.training.fit import resume, train
-from geq.training.ingredient import evaluation_loader, open_split, training_loader
 from geq.training.interrupt import TrainingInterrupted
-from geq.training.option import TrainOptions
-from geq.training.restoration import RestorationMeasures, RestorationTask, psnr, ssim
-from geq.training.run import RunFolder
+from geq.training.restoration_task import RestorationMeasures, RestorationTask, psnr, ssim
+from geq.training.run_folder import RunFolder
+from geq.training.segmentation_task import task_class
+from geq.training.setup import evaluation_loader, open_split, training_loader
+from geq.training.train_options import TrainOptions
 
 RUN: dict[str, Any] = {
     "model": "restorer_tiny",
@@ -125,7 +125,7 @@ def test_measures_are_means_over_images_and_not_over_batches() -> None:
 @pytest.mark.parametrize("model", ["restorer_tiny", "dncnn_tiny"])
 def test_a_trained_network_restores(model: str, run: Callable[..., TrainOptions]) -> None:
     data = {"damage": "noise", "test_subset": 60}
-    options = run(model=model, train_size=600, data_override=data)
+    options = run(model=model, train_size=600, data_override=data, epochs=8, evaluate_every=9)
     outcome = train(options)
     assert outcome is not None
     test = open_split(options, "test")

@@ -12,10 +12,10 @@ import pytest
 from dataset_kinds import KINDS, MASKS
 from geq.cli import main
 from geq.errors import CheckpointError, DataError
-from geq.training.fit import Outcome, resume, train
+from geq.training.fit import TrainingOutcome, resume, train
 from geq.training.interrupt import TrainingInterrupted
-from geq.training.option import Precision, TrainOptions
-from geq.training.run import RunFolder
+from geq.training.run_folder import RunFolder
+from geq.training.train_options import Precision, TrainOptions
 
 Small = Callable[..., TrainOptions]
 FCN = {
@@ -44,7 +44,7 @@ def interrupted(interrupt_at: Callable[[set[int]], None], monkeypatch: pytest.Mo
     return run
 
 
-def content(outcome: Outcome | None) -> tuple[bytes, list[dict[str, Any]]]:
+def content(outcome: TrainingOutcome | None) -> tuple[bytes, list[dict[str, Any]]]:
     """The weights and the log of a run, without times."""
     assert outcome is not None
     log = [{k: v for k, v in record.items() if "seconds" not in k} for record in outcome.folder.log()]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geq.training.option import ScheduleOptions
-from geq.training.schedule import learning_rate_factor
+from geq.training.optimizer import learning_rate_factor
+from geq.training.train_options import ScheduleOptions
 
 
 def factors(options: ScheduleOptions, steps_per_epoch: int = 10) -> list[float]:

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from geq.cli import main
-from geq.command.option import parse
-from geq.command.train import SUMMARY, declare, normalised, options_from
+from geq.command.train import SUMMARY, declare
+from geq.command.training_arguments import parse_training
 from geq.errors import OptionError
+from geq.training.hyperparameter_search import Search, SearchOptions
 from geq.training.interrupt import TrainingInterrupted
-from geq.training.option import TrainOptions
-from geq.training.run import RunFolder
-from geq.training.search import Search, SearchOptions
+from geq.training.run_folder import RunFolder
+from geq.training.train_options import TrainOptions
 
 Small = Callable[..., TrainOptions]
 
@@ -78,7 +78,7 @@ def test_command(small: Small, capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     # Typed as it is printed, it trains what was judged.
     said = printed.split("train the best: geq train ")[1].strip()
-    stated = options_from(parse("train", SUMMARY, normalised(shlex.split(said)), declare))
+    stated = parse_training("train", SUMMARY, shlex.split(said), declare, {})[1]
     judged = RunFolder.find("trial-000", Path(options.runs) / "study").options()
     assert replace(stated, name="trial-000", runs=judged.runs, picture=False) == judged
     assert stated.runs == options.runs

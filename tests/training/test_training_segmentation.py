@@ -14,13 +14,14 @@ import torch
 from PIL import Image
 
 from geq.errors import DataError, OptionError
+from geq.model.model_registry import create_model
 from geq.model.network import Network
-from geq.model.registry import create_model
 from geq.model.segmenter import Segmenter
-from geq.training.choice import task_class
-from geq.training.fit import Outcome, resume, train
-from geq.training.inference import Inference
-from geq.training.ingredient import (
+from geq.training.fit import TrainingOutcome, resume, train
+from geq.training.interrupt import TrainingInterrupted
+from geq.training.run_folder import RunFolder
+from geq.training.segmentation_task import SegmentationTask, evaluate_segmenter, task_class
+from geq.training.setup import (
     augmentation,
     build_model,
     evaluation_batch,
@@ -28,11 +29,9 @@ from geq.training.ingredient import (
     open_datasets,
     open_split,
 )
-from geq.training.interrupt import TrainingInterrupted
-from geq.training.option import TrainOptions
-from geq.training.run import RunFolder
-from geq.training.segmentation import SegmentationTask, evaluate_segmenter
+from geq.training.sliding_window import Inference
 from geq.training.task import ClassificationTask
+from geq.training.train_options import TrainOptions
 from scenes import CAR, ROAD, SKY, write_camvid
 
 Scenes = Callable[..., TrainOptions]
@@ -62,7 +61,7 @@ def scenes(tmp_path: Path) -> Scenes:
     return lambda **changes: TrainOptions(**{**defaults, **changes})
 
 
-def finished(outcome: Outcome | None) -> Outcome:
+def finished(outcome: TrainingOutcome | None) -> TrainingOutcome:
     assert outcome is not None
     return outcome
 

@@ -11,14 +11,13 @@ import pytest
 import torch
 
 from geq.cli import main
-from geq.data.registry import load_dataset
-from geq.model.shipped import FOLDER, shipped_folder, shipped_names
+from geq.data.dataset_registry import load_dataset
+from geq.model.shipped_networks import FOLDER, shipped_folder, shipped_names
 from geq.training.fit import train
-from geq.training.option import TrainOptions
-from geq.training.run import RunFolder
-from geq.weights.card import Card, disk_size, read_card
-from geq.weights.recipe import training_command
-from geq.weights.text import card_text
+from geq.training.run_folder import RunFolder
+from geq.training.train_options import TrainOptions
+from geq.weights.card import Card, card_text, disk_size, read_card
+from geq.weights.training_command import training_command
 from saved_runs import saved_run
 
 Shown = pytest.CaptureFixture[str]

@@ -17,19 +17,18 @@ from huggingface_hub import ModelCard
 import geq
 from geq.cli import main
 from geq.command.train import SUMMARY, declare
-from geq.command.training import parse_training
-from geq.data.idx import SYSTEM_FOLDERS
+from geq.command.training_arguments import parse_training
+from geq.data.download_sources import SYSTEM_FOLDERS
 from geq.errors import CheckpointError, OptionError
-from geq.model.shipped import FOLDER, is_shipped, shipped_folder, shipped_names
+from geq.model.shipped_networks import FOLDER, is_shipped, shipped_folder, shipped_names
+from geq.training.device import limited_threads
 from geq.training.evaluation import evaluate
-from geq.training.ingredient import evaluation_loader, open_split
-from geq.training.monitor import LIMITS
-from geq.training.option import PLACES
-from geq.training.run import RunFolder, known_runs
-from geq.training.thread import limited_threads
-from geq.weights.card import Card, disk_size, read_card, shipped_cards
+from geq.training.run_folder import RunFolder, known_runs
+from geq.training.setup import evaluation_loader, open_split
+from geq.training.train_options import PLACES
+from geq.training.training_monitors import LIMITS
+from geq.weights.card import Card, card_text, disk_size, model_card, read_card, shipped_cards
 from geq.weights.pack import LARGEST, TEXT, machine_path
-from geq.weights.text import card_text, model_card
 from geq_papers.experiment.equilibrium_measurement import SinceStart
 
 NAMES = shipped_names()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from geq_papers.bench.statistic import Ratio
+from geq_papers.bench.timing import Ratio
 
 
 class Skip(Exception):
@@ -13,7 +13,7 @@ class Skip(Exception):
 
 
 @dataclass(frozen=True)
-class Setting:
+class BenchSetting:
     """How thoroughly to measure."""
 
     quick: bool = False
@@ -25,7 +25,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Finding:
+class CaseResult:
     """One ratio, and what it should be.
 
     Args:
@@ -53,9 +53,9 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Case:
+class BenchCase:
     """A group of findings that is measured in one process of its own."""
 
     name: str
     summary: str
-    run: Callable[[Setting], Iterator[Finding]]
+    run: Callable[[BenchSetting], Iterator[CaseResult]]

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from geq.gradients import Phantom
-from geq_papers.bench.branch import BRANCHES, Branch, backward, torchdeq_solve
-from geq_papers.bench.case import Finding, Setting
-from geq_papers.bench.literal import LiteralMap
-from geq_papers.bench.measure import Work, in_turns, peak_bytes
-from geq_papers.bench.statistic import constant, ratio
-from geq_papers.bench.step import NEVER, evaluations, literal_step, training_step
+from geq_papers.bench.case import BenchSetting, CaseResult
+from geq_papers.bench.cifar_branches import BRANCHES, Branch, backward, torchdeq_solve
+from geq_papers.bench.literal_algorithm import LiteralMap
+from geq_papers.bench.timing import Work, constant, in_turns, peak_bytes, ratio
+from geq_papers.bench.training_step import NEVER, evaluations, literal_step, training_step
 
 
 def unrolled_step(branch: Branch, steps: int) -> Work:
@@ -34,14 +33,14 @@ def peak(work: Work) -> int:
     return peak_bytes(work)
 
 
-def peak_memory(branch: Branch, setting: Setting) -> Iterator[Finding]:
+def peak_memory(branch: Branch, setting: BenchSetting) -> Iterator[CaseResult]:
     """Bytes above the static tensors, of a step with the default and with the phantom gradient."""
     steps = evaluations(branch, 1e-3)
     state = branch.cotangent().nbytes
     exact = peak(training_step(branch.layer(), branch))
     phantom = peak(training_step(branch.layer(Phantom()), branch))
-    yield Finding(f"{branch.name} memory, exact", constant(exact / state), "× the state")
-    yield Finding(f"{branch.name} memory, phantom", constant(phantom / state), "× the state")
+    yield CaseResult(f"{branch.name} memory, exact", constant(exact / state), "× the state")
+    yield CaseResult(f"{branch.name} memory, phantom", constant(phantom / state), "× the state")
     peers: dict[str, Work] = {"unrolled K = 20": unrolled_step(branch, 20)}
     for name, implicit in (("torchdeq phantom", False), ("torchdeq IFT", True)):
         solve = torchdeq_solve(tol=NEVER, max_steps=steps, lam=None, implicit=implicit)
@@ -49,10 +48,10 @@ def peak_memory(branch: Branch, setting: Setting) -> Iterator[Finding]:
     for name, work in peers.items():
         target = 0.3 if name == "torchdeq phantom" else None
         what = f"{branch.name} memory, exact"
-        yield Finding(what, constant(exact / peak(work)), f"× {name}", at_most=target)
+        yield CaseResult(what, constant(exact / peak(work)), f"× {name}", at_most=target)
 
 
-def growth(setting: Setting) -> Iterator[Finding]:
+def growth(setting: BenchSetting) -> Iterator[CaseResult]:
     """Twice the batch, side, channels or steps: what it does to time and memory."""
     small = replace(BRANCHES[2], batch=4 if setting.quick else 16)
     variants = {
@@ -70,8 +69,8 @@ def growth(setting: Setting) -> Iterator[Finding]:
     for name, (branch, steps) in variants.items():
         work = step(branch, steps)
         seconds = in_turns({"base": base, "grown": work}, setting.repeats)
-        yield Finding(f"growth, {name}, time", ratio(seconds["grown"], seconds["base"]), "× the time")
+        yield CaseResult(f"growth, {name}, time", ratio(seconds["grown"], seconds["base"]), "× the time")
         target = 1.0 if name == "steps × 2" else None
-        yield Finding(
+        yield CaseResult(
             f"growth, {name}, memory", constant(peak(work) / base_peak), "× the memory", at_most=target
         )

@@ -10,13 +10,12 @@ from collections.abc import Iterator
 import torch
 import torch.nn.functional as F
 
+from geq.model.model_registry import create_model, list_models
 from geq.model.network import Network
-from geq.model.registry import create_model, list_models
-from geq_papers.bench.branch import BRANCHES
-from geq_papers.bench.case import Finding, Setting
-from geq_papers.bench.measure import Work, in_turns
-from geq_papers.bench.statistic import ratio
-from geq_papers.bench.step import training_step
+from geq_papers.bench.case import BenchSetting, CaseResult
+from geq_papers.bench.cifar_branches import BRANCHES
+from geq_papers.bench.timing import Work, in_turns, ratio
+from geq_papers.bench.training_step import training_step
 
 REFERENCE = "resnet18_cifar"
 NETWORKS = ("geq_cifar_5m", "mopteq_cifar_8m", "mdeq_cifar_10m")
@@ -44,7 +43,7 @@ def prediction(model: Network, images: torch.Tensor) -> Work:
     return predict
 
 
-def networks(setting: Setting) -> Iterator[Finding]:
+def networks(setting: BenchSetting) -> Iterator[CaseResult]:
     """Images per second of the papers' CIFAR networks, relative to a ResNet-18."""
     images = torch.randn(2 if setting.quick else 8, 3, 32, 32)
     torch.manual_seed(0)
@@ -55,20 +54,20 @@ def networks(setting: Setting) -> Iterator[Finding]:
         for kind, work in (("training", optimiser_step), ("inference", prediction)):
             seconds = in_turns({"ours": work(model, images), "peer": work(peer, images)}, repeats)
             speed = ratio(seconds["peer"], seconds["ours"])
-            yield Finding(f"{name}, {kind}", speed, f"× images/s of {REFERENCE}")
+            yield CaseResult(f"{name}, {kind}", speed, f"× images/s of {REFERENCE}")
 
 
-def small_network(setting: Setting) -> Iterator[Finding]:
+def small_network(setting: BenchSetting) -> Iterator[CaseResult]:
     """A small GEQ against a ResNet of its size: the cost of an epoch."""
     torch.manual_seed(0)
     images = torch.randn(64, 3, 32, 32)
     works = {name: optimiser_step(create_model(name), images) for name in ("geq_small", "resnet_small")}
     seconds = in_turns(works, 2 * setting.repeats, warm_up=2)
     cost = ratio(seconds["geq_small"], seconds["resnet_small"])
-    yield Finding("geq_small, training step", cost, "× the time of resnet_small", at_most=3.0)
+    yield CaseResult("geq_small, training step", cost, "× the time of resnet_small", at_most=3.0)
 
 
-def threads(setting: Setting) -> Iterator[Finding]:
+def threads(setting: BenchSetting) -> Iterator[CaseResult]:
     """One thread against two, by the clock on the wall."""
     for branch in (BRANCHES[0], BRANCHES[-1]):
         work = training_step(branch.layer(), branch)
@@ -81,10 +80,12 @@ def threads(setting: Setting) -> Iterator[Finding]:
                 if turn:  # the first one warms up
                     seconds[count].append(time.perf_counter() - start)
         torch.set_num_threads(setting.threads)
-        yield Finding(f"{branch.name} step, 2 threads", ratio(seconds[1], seconds[2]), "× speed of 1 thread")
+        yield CaseResult(
+            f"{branch.name} step, 2 threads", ratio(seconds[1], seconds[2]), "× speed of 1 thread"
+        )
 
 
-def start_up(setting: Setting) -> Iterator[Finding]:
+def start_up(setting: BenchSetting) -> Iterator[CaseResult]:
     """``import geq`` and ``geq --help`` against the interpreter and ``import torch``."""
 
     def run(code: str) -> Work:
@@ -111,4 +112,4 @@ def start_up(setting: Setting) -> Iterator[Finding]:
         ("layer", "import geq and its layers", "torch"),
     ):
         unit = "× starting Python" if peer == "python" else "× importing torch"
-        yield Finding(what, ratio(seconds[name], seconds[peer]), unit)
+        yield CaseResult(what, ratio(seconds[name], seconds[peer]), unit)

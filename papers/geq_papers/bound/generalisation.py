@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geq.analysis.constant import measure, unsuited
-from geq.analysis.norm import AffineMap, LayerNorms, input_map
-from geq.analysis.request import Settings
-from geq.analysis.result import Bound, Result, Table
-from geq.analysis.subject import Subject
+from geq.analysis.analysed_network import Subject
+from geq.analysis.bound_constants import measure, unsuited
+from geq.analysis.result import Bound, Result, TextTable
+from geq.analysis.settings import Settings
+from geq.analysis.weight_norms import AffineMap, LayerNorms, input_map
 from geq.cells import EnergyProblem
 from geq.certificates.fourier_bound import wrapped
 from geq.equilibrium import Equilibrium, ignore_failures
@@ -172,7 +172,7 @@ def margin_losses(subject: Subject) -> dict[str, Any]:
     return found
 
 
-def table(layers: dict[str, Any]) -> Table:
+def table(layers: dict[str, Any]) -> TextTable:
     rows = []
     for name, found in layers.items():
         c = found["constants"]
@@ -198,7 +198,7 @@ def table(layers: dict[str, Any]) -> Table:
                 )
             )
     columns = ("equilibrium", "μ", "m", "β_max", "h", "B_W", "form", "test error ≤", "verdict")
-    return Table("Proposition 2: generalisation", columns, tuple(rows))
+    return TextTable("Proposition 2: generalisation", columns, tuple(rows))
 
 
 def comments(layers: dict[str, Any]) -> list[str]:

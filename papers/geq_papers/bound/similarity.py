@@ -29,10 +29,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from geq.analysis.constant import unsuited
-from geq.analysis.norm import AffineMap, LayerNorms, input_map
-from geq.analysis.result import Bound, Result, Table
-from geq.analysis.subject import Subject
+from geq.analysis.analysed_network import Subject
+from geq.analysis.bound_constants import unsuited
+from geq.analysis.result import Bound, Result, TextTable
+from geq.analysis.weight_norms import AffineMap, LayerNorms, input_map
 from geq.cells import EnergyEquation, EnergyProblem
 from geq.equilibrium import Equilibrium
 from geq.kernels import BoundGaussian, GaussianKernel, LinearKernel
@@ -251,7 +251,7 @@ def analyse(subject: Subject) -> Result:
                 estimate = f"{shown(found['kappa'])} ± {shown(found['standard_error'])}"
                 rows.append((name, kind, estimate, form, shown(bound["value"]), bound["verdict"]))
     columns = ("equilibrium", "pair", "κ, Monte Carlo", "form", "κ ≤", "verdict")
-    tables = (Table("Proposition 4: similarity of two outputs", columns, tuple(rows)),) if rows else ()
+    tables = (TextTable("Proposition 4: similarity of two outputs", columns, tuple(rows)),) if rows else ()
     return Result(values, tables, notes)
 
 

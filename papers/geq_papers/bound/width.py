@@ -21,8 +21,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from geq.analysis.result import Result, Table
-from geq.analysis.subject import Subject, solved_tightly
+from geq.analysis.analysed_network import Subject, solved_tightly
+from geq.analysis.result import Result, TextTable
 from geq.cells import EnergyProblem
 from geq.equilibrium import Equilibrium
 from geq.kernels import BoundGaussian, BoundKernel, GaussianKernel, PatchGaussianKernel, to_patches
@@ -152,4 +152,6 @@ def analyse(subject: Subject) -> Result:
             "Errors are the largest over patches of the kernel's value; 'printed λ' is the error of the "
             "paper's e^{−γ‖Wz‖} at all degrees, 'λ held fixed' the relative error of the map."
         )
-    return Result(values, (Table("Proposition 1: truncated features", columns, rows),) if rows else (), notes)
+    return Result(
+        values, (TextTable("Proposition 1: truncated features", columns, rows),) if rows else (), notes
+    )

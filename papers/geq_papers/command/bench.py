@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from geq.command.option import add_json, parse
+from geq.command.argument_parser import add_json, parse
 from geq.command.terminal import print_json
 from geq.errors import OptionError, unknown_name
 
@@ -17,7 +17,7 @@ NAMES = (
     *(f"{name}_{branch}" for name in PER_BRANCH for branch in ("b32", "b16", "b8", "b4")),
     *("network", "small", "choice", "growth", "thread", "start"),
 )
-"""Names of :data:`~geq_papers.bench.catalogue.CASES`, which loads torch; a test compares them."""
+"""Names of :data:`~geq_papers.bench.case_list.CASES`, which loads torch; a test compares them."""
 
 
 def declare(parser: Any) -> None:
@@ -45,7 +45,7 @@ def chosen(pattern: str | None, known: Sequence[str]) -> Sequence[str]:
 def main(arguments: list[str]) -> int:
     options = parse("bench", "Speed and memory against peers, as ratios from one run.", arguments, declare)
     if options.table is not None:
-        from geq_papers.bench.markdown import markdown, read_records
+        from geq_papers.bench.terminal_output import markdown, read_records
 
         found = [record for path in options.table for record in read_records(path)]
         if options.json:
@@ -55,9 +55,9 @@ def main(arguments: list[str]) -> int:
         return 0
     names = chosen(options.case, NAMES)
 
-    from geq_papers.bench.catalogue import CASES
-    from geq_papers.bench.picture import plot, show
-    from geq_papers.bench.runner import run_case
+    from geq_papers.bench.case_list import CASES
+    from geq_papers.bench.case_process import run_case
+    from geq_papers.bench.terminal_output import plot, show
 
     if options.list:
         if options.json:

@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from geq.command.option import add_json, add_quiet, parse
+from geq.command.argument_parser import add_json, add_quiet, parse
 from geq.command.terminal import WARNING, console_for, print_json
 from geq.errors import DataError
 
 if TYPE_CHECKING:
-    from geq_papers.report.table import Table
+    from geq_papers.report.table import ReportTable
 
 SUMMARY = """Show the records of finished runs: which claims hold, tables with published and obtained figures,
 curves, costs. The page needs no other file and no network."""
@@ -49,12 +49,12 @@ def declare(parser: Any) -> None:
 def main(arguments: list[str]) -> int:
     asked = parse("report", SUMMARY, arguments, declare)
 
-    from geq_papers.report.source import read, sort
+    from geq_papers.report.evidence import read, sort
 
     found = read(asked.results)  # before the experiments, which take seconds to load
 
+    from geq_papers.experiment.experiment_registry import EXPERIMENTS
     from geq_papers.experiment.plan import usable
-    from geq_papers.experiment.registry import EXPERIMENTS
     from geq_papers.report.page import page, sections
 
     evidence = sort(*found, EXPERIMENTS, usable)
@@ -85,7 +85,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def write_tables(folder: Path, tables: list[Table], ending: str) -> None:
+def write_tables(folder: Path, tables: list[ReportTable], ending: str) -> None:
     for table in tables:
         # The name comes from a record, which may come from anywhere: no separator of folders is left of it.
         name = re.sub(r"[^\w.-]", "_", table.anchor)
@@ -97,7 +97,7 @@ def write(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    from geq.durable import write_durably
+    from geq.atomic_io import write_durably
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

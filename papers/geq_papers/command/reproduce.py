@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from geq.command.option import add_json, add_quiet, parse
+from geq.command.argument_parser import add_json, add_quiet, parse
 from geq.command.terminal import WARNING, console_for, print_json
 from geq.errors import OptionError, unknown_name
+from geq.number_format import rough_duration
 
 if TYPE_CHECKING:
     from geq_papers.experiment.experiment import Experiment, ScaleName
@@ -72,7 +73,7 @@ def main(arguments: list[str]) -> int:
     asked = parse("reproduce", SUMMARY, arguments, declare)
     console = console_for(asked.json, asked.quiet)
     if asked.name is None:
-        from geq_papers.experiment.display import listed, show_list
+        from geq_papers.experiment.terminal_tables import listed, show_list
 
         if asked.json:
             print_json(listed())
@@ -83,7 +84,7 @@ def main(arguments: list[str]) -> int:
         raise OptionError(f"seeds must be at least 1: got {asked.seeds}")
     experiments = chosen_experiments(asked.name, asked.scale)
     from geq_papers.experiment.plan import plan
-    from geq_papers.experiment.progress import Bars
+    from geq_papers.experiment.progress import RunBars
     from geq_papers.experiment.runner import Interrupted, Runner
 
     arms = chosen_arms(asked.only, experiments, asked.scale)
@@ -106,7 +107,7 @@ def main(arguments: list[str]) -> int:
         else:
             jobs += planned
     launcher = chosen_launcher(asked.launcher, asked.workers, asked.scale, asked.address)
-    bars = Bars(asked.quiet)
+    bars = RunBars(asked.quiet)
     runner = Runner(launcher, Path(asked.results), Path(asked.runs) / "log", bars)
     try:
         missing = runner.missing(jobs)
@@ -144,7 +145,7 @@ def warn(text: str, console: Any) -> None:
 
 
 def chosen_experiments(name: str, scale: ScaleName) -> list[Experiment]:
-    from geq_papers.experiment.registry import EXPERIMENTS, GROUPS, find_experiment
+    from geq_papers.experiment.experiment_registry import EXPERIMENTS, GROUPS, find_experiment
 
     if name in GROUPS:
         return [experiment for experiment in GROUPS[name].values() if scale in experiment.scales]
@@ -168,7 +169,7 @@ def chosen_arms(only: str | None, experiments: list[Experiment], scale: ScaleNam
 def missing_data(jobs: list[Job]) -> str | None:
     """What must be fetched before an experiment can run."""
     from geq.errors import DataError
-    from geq.training.ingredient import open_split
+    from geq.training.setup import open_split
 
     for options in {job.options.data: job.options for job in jobs}.values():
         try:
@@ -212,24 +213,24 @@ def of_part(todo: list[Job], jobs: list[Job], part: str | None) -> list[Job]:
 
 def announce(todo: list[Job], launcher: Launcher, scale: ScaleName, yes: bool, console: Any) -> None:
     """Say what will be done and how long it takes; refuse what takes too long unless it is wanted."""
-    from geq_papers.experiment.cost import GPU_SPEEDUP, expected_work, in_words
     from geq_papers.experiment.plan import grouped
+    from geq_papers.experiment.run_time import GPU_SPEEDUP, expected_work
 
     works = grouped(todo)
     seconds = sum(map(expected_work, works))
     on_gpu = launcher.gpus > 0
     what = f"{len(works)} runs for {len(todo)} records"
     if scale == "paper":
-        one_gpu = in_words(seconds / GPU_SPEEDUP)
+        one_gpu = rough_duration(seconds / GPU_SPEEDUP)
         if not on_gpu and not yes:
             raise OptionError(
                 f"scale paper is meant for GPUs, and there is none here: {what} would take about "
-                f"{in_words(seconds / launcher.slots)} on {launcher.slots} cores (on one GPU very "
+                f"{rough_duration(seconds / launcher.slots)} on {launcher.slots} cores (on one GPU very "
                 f"roughly {one_gpu}); add --yes to begin nevertheless, or take --scale small"
             )
-        about = in_words(seconds / (GPU_SPEEDUP if on_gpu else 1) / launcher.slots)
+        about = rough_duration(seconds / (GPU_SPEEDUP if on_gpu else 1) / launcher.slots)
     else:
-        about = in_words(seconds / min(launcher.slots, len(works)))
+        about = rough_duration(seconds / min(launcher.slots, len(works)))
     console.print(f"{what}, {launcher.slots} at a time; about {about}", highlight=False)
 
 
@@ -237,10 +238,10 @@ def show_outcome(
     experiment: Experiment, scale: ScaleName, results: Path, console: Any, errors: Any
 ) -> dict[str, Any]:
     """Print the table and the claims; returns them for programs, with what there was to complain of."""
-    from geq_papers.experiment.display import claims_of, table_of
-    from geq_papers.experiment.outcome import outcome
+    from geq_papers.experiment.comparison import outcome
     from geq_papers.experiment.plan import usable
     from geq_papers.experiment.record import read_records, record_path
+    from geq_papers.experiment.terminal_tables import claims_of, table_of
 
     path = record_path(results, scale, experiment.name)
     records, complaints = read_records(path)
@@ -256,13 +257,13 @@ def show_outcome(
 
 
 def experiment_names() -> Iterable[str]:
-    from geq_papers.experiment.registry import EXPERIMENTS, GROUPS
+    from geq_papers.experiment.experiment_registry import EXPERIMENTS, GROUPS
 
     return (*EXPERIMENTS, *GROUPS)
 
 
 def arm_names() -> Iterable[str]:
-    from geq_papers.experiment.registry import EXPERIMENTS
+    from geq_papers.experiment.experiment_registry import EXPERIMENTS
 
     return dict.fromkeys(arm for experiment in EXPERIMENTS.values() for arm in experiment.arms)
 

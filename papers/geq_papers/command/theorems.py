@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from geq.command.option import add_json, parse
-from geq.command.terminal import BAD, GOOD, console_for, print_json
+from geq.command.argument_parser import add_json, parse
+from geq.command.terminal import BAD, GOOD, console_for, new_table, print_json
 from geq.errors import OptionError, unknown_name
 
 NAMES = (
     *("theorem-1", "table-1-skip", "table-1-affine", "table-1-matrix", "theorem-4", "theorem-5"),
     *("lemma-1", "lemma-2", "lemma-3", "theorem-2", "corollary-1", "theorem-3"),
 )
-"""Names of :data:`~geq_papers.theorem.catalogue.THEOREMS`, which loads torch; a test compares them."""
+"""Names of :data:`~geq_papers.theorem.theorem_list.THEOREMS`, which loads torch; a test compares them."""
 
 
 def declare(parser: Any) -> None:
@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
         if name not in NAMES:
             raise unknown_name("theorem", name, NAMES)
 
-    from geq_papers.theorem.catalogue import THEOREMS
+    from geq_papers.theorem.theorem_list import THEOREMS
 
     rows = []
     for name in progress(names, quiet=asked.json):
@@ -60,15 +60,11 @@ def progress(names: Iterable[str], quiet: bool) -> Iterable[str]:
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(title="the theorems of OptEq on random layers", box=box.SIMPLE_HEAD)
-    table.add_column("statement", no_wrap=True)
-    table.add_column("claim")
-    table.add_column("instances", justify="right")
-    table.add_column("largest error", justify="right")
-    table.add_column("verdict")
+    table = new_table(
+        *("statement", "claim", ">instances", ">largest error", "verdict"),
+        unbroken=("statement",),
+        title="the theorems of OptEq on random layers",
+    )
     for row in rows:
         verdict = f"[{GOOD}]holds[/]" if row["holds"] else f"[{BAD}]fails[/]"
         table.add_row(

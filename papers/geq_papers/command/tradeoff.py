@@ -7,13 +7,13 @@ import sys
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
-from geq.command.option import add_json, add_quiet
-from geq.command.terminal import console_for, print_json
-from geq.command.training import as_yaml, declare_training, parse_training
-from geq_papers.tradeoff_setting import Setting, TradeoffOptions
+from geq.command.argument_parser import add_json, add_quiet
+from geq.command.terminal import console_for, new_table, print_json
+from geq.command.training_arguments import as_yaml, declare_training, parse_training
+from geq_papers.tradeoff_setting import TradeoffOptions, TradeoffSetting
 
 if TYPE_CHECKING:
-    from geq_papers.tradeoff import Row
+    from geq_papers.tradeoff import TradeoffRow
 
 SUMMARY = """Train one network through unrolled iterations and by the implicit function theorem, and compare.
 
@@ -41,15 +41,14 @@ def main(arguments: list[str]) -> int:
         return 0
 
     from geq.training.interrupt import TrainingInterrupted
-    from geq_papers.tradeoff import Tradeoff
-    from geq_papers.tradeoff_picture import draw_tradeoff
+    from geq_papers.tradeoff import Tradeoff, draw_tradeoff
 
     logging.basicConfig(level=logging.WARNING, format="geq: %(message)s", stream=sys.stderr)
     console = console_for(parsed.json, parsed.quiet)
     chosen = TradeoffOptions(**{item.name: parsed[item.name] for item in fields(TradeoffOptions)})
     study = Tradeoff(chosen, options)
 
-    def report(setting: Setting) -> None:
+    def report(setting: TradeoffSetting) -> None:
         console.print(setting.label, style="bold", highlight=False)
 
     try:
@@ -68,15 +67,18 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def show(rows: list[Row], title: str, console: Any) -> None:
-    from rich import box
-    from rich.table import Table
-
+def show(rows: list[TradeoffRow], title: str, console: Any) -> None:
     caption = "times are for one image, in batches as in training"
-    table = Table(box=box.SIMPLE_HEAD, title=title, caption=caption, padding=(0, 1), collapse_padding=True)
-    table.add_column("training", no_wrap=True)
-    for name in ("accuracy\n%", "inference\nms", "backward\nms", "residual\n", "steps\n", "time\ns"):
-        table.add_column(name, justify="right", no_wrap=True)
+    figures = ("accuracy\n%", "inference\nms", "backward\nms", "residual\n", "steps\n", "time\ns")
+    table = new_table(
+        "training",
+        *(f">{name}" for name in figures),
+        unbroken=("training", *figures),
+        title=title,
+        caption=caption,
+        padding=(0, 1),
+        collapse_padding=True,
+    )
     for row in rows:
         table.add_row(
             row.label,

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from geq.data.dataset import Dataset
     from geq.equilibrium import Equilibrium
     from geq.model.network import Network
-    from geq.training.run import RunFolder
+    from geq.training.run_folder import RunFolder
 
 
 def held_out(folder: RunFolder) -> Dataset:
     """The validation images of a run; the test images of one that has none."""
-    from geq.training.ingredient import open_split
+    from geq.training.setup import open_split
 
     options = folder.options()
     return open_split(options, "val" if options.validation else "test")
@@ -33,7 +33,7 @@ def first_held_out(folder: RunFolder, number: int) -> Tensor:
 
 def first_seen(folder: RunFolder, dataset: Dataset, number: int) -> Tensor:
     """First images of a dataset as the network of the run sees them."""
-    from geq.training.ingredient import evaluation_loader
+    from geq.training.setup import evaluation_loader
 
     loader = evaluation_loader(dataset, batch_size=number, statistics=folder.data().statistics)
     images: Tensor = next(iter(loader))[0]
@@ -61,8 +61,8 @@ class Equilibria:
 
     def measure(self, folder: RunFolder) -> Metrics:
         from geq.model.network import Network
-        from geq.training.probe import probe
-        from geq.training.thread import limited_threads
+        from geq.training.device import limited_threads
+        from geq.training.equilibrium_probe import probe
 
         images, trained = first_held_out(folder, self.images), Network.from_pretrained(folder.model)
         with limited_threads(folder.options(), trained):
@@ -88,10 +88,10 @@ class SinceStart:
 
     def measure(self, folder: RunFolder) -> Metrics:
         from geq.model.network import Network
+        from geq.training.device import limited_threads
+        from geq.training.equilibrium_probe import probe, probe_with_batch_statistics
         from geq.training.fit import seed_everything
-        from geq.training.ingredient import build_model
-        from geq.training.probe import probe, probe_with_batch_statistics
-        from geq.training.thread import limited_threads
+        from geq.training.setup import build_model
 
         options, images = folder.options(), first_held_out(folder, self.images)
         trained = Network.from_pretrained(folder.model)
@@ -138,9 +138,9 @@ class CutOff:
 
     def measure(self, folder: RunFolder) -> Metrics:
         from geq.model.network import Network
+        from geq.training.device import limited_threads
         from geq.training.evaluation import evaluate
-        from geq.training.ingredient import evaluation_loader
-        from geq.training.thread import limited_threads
+        from geq.training.setup import evaluation_loader
 
         model, dataset = Network.from_pretrained(folder.model), held_out(folder)
         loader = evaluation_loader(dataset, statistics=folder.data().statistics)
@@ -190,9 +190,9 @@ class EvenWeights:
 
     def measure(self, folder: RunFolder) -> Metrics:
         from geq.model.network import Network
+        from geq.training.device import limited_threads
         from geq.training.evaluation import evaluate
-        from geq.training.ingredient import evaluation_loader
-        from geq.training.thread import limited_threads
+        from geq.training.setup import evaluation_loader
 
         model = Network.from_pretrained(folder.model)
         loader = evaluation_loader(held_out(folder), statistics=folder.data().statistics)
@@ -213,7 +213,7 @@ def even_weights(model: Network, images: Tensor) -> bool:
 
     from geq.bandwidth import ZeroGamma
     from geq.kernels import PatchGaussianKernel
-    from geq.training.probe import probe
+    from geq.training.equilibrium_probe import probe
 
     with torch.no_grad():
         branches, changed = probe(model, images), False

@@ -10,7 +10,7 @@ from geq.errors import OptionError, unknown_name
 from geq_papers.experiment.claim import Claim
 
 if TYPE_CHECKING:
-    from geq.training.run import RunFolder
+    from geq.training.run_folder import RunFolder
 
 ScaleName = Literal["smoke", "small", "paper"]
 SCALES: tuple[ScaleName, ...] = ("smoke", "small", "paper")
@@ -67,7 +67,7 @@ class Arm:
 
 
 @dataclass(frozen=True)
-class Scale:
+class ExperimentScale:
     """How an experiment is run at one scale.
 
     Args:
@@ -115,7 +115,7 @@ class Experiment:
     arms: Mapping[str, Arm]
     metrics: tuple[Metric, ...]
     claims: tuple[Claim, ...]
-    scales: Mapping[ScaleName, Scale]
+    scales: Mapping[ScaleName, ExperimentScale]
     published: Published = field(default_factory=dict)
     axes: Mapping[str, Mapping[str, float | int]] = field(default_factory=dict)
 
@@ -134,7 +134,7 @@ class Experiment:
             raise unknown_name(f"metric of {self.name}", key, found)
         return found[key]
 
-    def scale(self, name: ScaleName) -> Scale:
+    def scale(self, name: ScaleName) -> ExperimentScale:
         if name not in self.scales:
             raise unknown_name(f"scale of {self.name}", name, self.scales)
         return self.scales[name]

@@ -12,11 +12,11 @@ is on the mean of all 19 at five severities.
 from __future__ import annotations
 
 from geq.data.corruption import corruption_names
-from geq_papers.experiment.arm import against_control, control, geq, mopteq, resnet18
 from geq_papers.experiment.claim import Claim
 from geq_papers.experiment.experiment import Experiment, Metric
+from geq_papers.experiment.geq_arms import against_control, control, geq, mopteq, resnet18
 from geq_papers.experiment.measurement import Corruption
-from geq_papers.experiment.recipe import paper, small, smoke
+from geq_papers.experiment.training_recipe import paper, small, smoke
 
 MEAN = Metric("corruption_accuracy", "mean of 19")
 NOISE = Metric("corruption/impulse_noise", "impulse noise")

@@ -11,11 +11,11 @@ many random ones are, and how much of the map lies on those pixels. 'geq explain
 
 from __future__ import annotations
 
-from geq_papers.experiment.arm import against_control, control, geq, mopteq
 from geq_papers.experiment.claim import Claim
 from geq_papers.experiment.experiment import Experiment, Metric
+from geq_papers.experiment.geq_arms import against_control, control, geq, mopteq
 from geq_papers.experiment.measurement import Saliency
-from geq_papers.experiment.recipe import paper, small, smoke
+from geq_papers.experiment.training_recipe import paper, small, smoke
 
 DELETION = Metric("cam_deletion", "fall over chance", "points")
 FOCUS = Metric("cam_focus", "mass on the top 20 %")

@@ -9,10 +9,10 @@ The paper shows curves without numbers: c_s = 8 and p = 2 are best, larger and s
 
 from __future__ import annotations
 
-from geq_papers.experiment.arm import ACCURACY, PARAMETERS, against_control, control
 from geq_papers.experiment.claim import Claim
 from geq_papers.experiment.experiment import Arm, Experiment
-from geq_papers.experiment.recipe import paper, small, smoke
+from geq_papers.experiment.geq_arms import ACCURACY, PARAMETERS, against_control, control
+from geq_papers.experiment.training_recipe import paper, small, smoke
 
 KEY = ACCURACY.key
 PRESET = "paper/geq_cifar100_8m"

@@ -11,8 +11,8 @@ The paper reports (accuracy in %, mean ± spread): ResNet-18 93.5 ± 0.2, ResNet
 
 from __future__ import annotations
 
-from geq_papers.experiment.arm import accuracy_table, cifar_arms
-from geq_papers.experiment.recipe import paper, small
+from geq_papers.experiment.geq_arms import accuracy_table, cifar_arms
+from geq_papers.experiment.training_recipe import paper, small
 
 EXPERIMENT = accuracy_table(
     "1a",

@@ -12,8 +12,8 @@ not described there and has no run here.
 
 from __future__ import annotations
 
-from geq_papers.experiment.arm import accuracy_table, imagenet_arms
-from geq_papers.experiment.recipe import paper, small
+from geq_papers.experiment.geq_arms import accuracy_table, imagenet_arms
+from geq_papers.experiment.training_recipe import paper, small
 
 EXPERIMENT = accuracy_table(
     "2b",

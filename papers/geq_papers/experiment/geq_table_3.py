@@ -10,11 +10,11 @@ The paper reports (accuracy in % on known and on unknown sub-classes, mean ± sp
 
 from __future__ import annotations
 
-from geq_papers.experiment.arm import PARAMETERS, against_control, control, geq, mopteq
 from geq_papers.experiment.claim import Claim
 from geq_papers.experiment.experiment import Experiment, Metric
+from geq_papers.experiment.geq_arms import PARAMETERS, against_control, control, geq, mopteq
 from geq_papers.experiment.measurement import UnseenAccuracy
-from geq_papers.experiment.recipe import paper, small, smoke
+from geq_papers.experiment.training_recipe import paper, small, smoke
 
 KNOWN = Metric("test_accuracy", "known")
 UNKNOWN = Metric("unknown_accuracy", "unknown")

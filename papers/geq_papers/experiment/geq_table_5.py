@@ -11,10 +11,10 @@ The paper reports (accuracy in %, mean ± spread, 8M parameters): linear (MOptEq
 
 from __future__ import annotations
 
-from geq_papers.experiment.arm import ACCURACY, PARAMETERS, against_control, control, geq, mopteq
 from geq_papers.experiment.claim import Claim
 from geq_papers.experiment.experiment import Arm, Experiment
-from geq_papers.experiment.recipe import paper, small, smoke
+from geq_papers.experiment.geq_arms import ACCURACY, PARAMETERS, against_control, control, geq, mopteq
+from geq_papers.experiment.training_recipe import paper, small, smoke
 
 KEY = ACCURACY.key
 

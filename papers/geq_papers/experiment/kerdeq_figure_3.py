@@ -10,10 +10,10 @@ are not stated; ours lie a factor of 2.5 and 10 around it.
 
 from __future__ import annotations
 
-from geq_papers.experiment.arm import ACCURACY
 from geq_papers.experiment.claim import Claim
 from geq_papers.experiment.experiment import Arm, Experiment
-from geq_papers.experiment.recipe import paper, sizes, small, smoke
+from geq_papers.experiment.geq_arms import ACCURACY
+from geq_papers.experiment.training_recipe import paper, sizes, small, smoke
 
 KEY = ACCURACY.key
 PRESET = "paper/kerdeq_cifar10_known"

@@ -10,11 +10,11 @@ The paper reports accuracy in %, KL on known classes, KL to uniform on unknown o
 
 from __future__ import annotations
 
-from geq_papers.experiment.arm import ACCURACY
 from geq_papers.experiment.claim import Claim
 from geq_papers.experiment.experiment import Arm, Experiment, Metric
+from geq_papers.experiment.geq_arms import ACCURACY
 from geq_papers.experiment.measurement import Calibration
-from geq_papers.experiment.recipe import paper, sizes, small, smoke
+from geq_papers.experiment.training_recipe import paper, sizes, small, smoke
 
 PRESET = "paper/kerdeq_cifar10_known"
 KNOWN = Metric("known_kl", "KL, known", "", 3, lower_is_better=True)

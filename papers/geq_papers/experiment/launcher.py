@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from geq.errors import OptionError
-from geq_papers.experiment.child import arguments_for
-from geq_papers.experiment.execution import cores
 from geq_papers.experiment.plan import Work
-from geq_papers.experiment.remote import THREADS
+from geq_papers.experiment.ray_worker import THREADS
+from geq_papers.experiment.train_and_record import cores
+from geq_papers.experiment.training_process import arguments_for
 
 
 @runtime_checkable
@@ -52,7 +52,7 @@ class Launcher(Protocol):
 
 
 class LocalProcess:
-    """A child process; see :mod:`geq_papers.experiment.child`."""
+    """A child process; see :mod:`geq_papers.experiment.training_process`."""
 
     def __init__(self, command: list[str], log: Path, environment: Mapping[str, str]) -> None:
         with log.open("wb") as file:
@@ -105,7 +105,7 @@ class LocalLauncher:
         environment = {**os.environ, **dict.fromkeys(THREADS, str(threads))}
         if self.gpus:
             environment["CUDA_VISIBLE_DEVICES"] = str(free[0])
-        command = [sys.executable, "-m", "geq_papers.experiment.child", *arguments_for(work)]
+        command = [sys.executable, "-m", "geq_papers.experiment.training_process", *arguments_for(work)]
         self.running[free[0]] = LocalProcess(command, log, environment)
         return self.running[free[0]]
 

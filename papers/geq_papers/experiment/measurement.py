@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from geq.model.network import Network
-    from geq.training.run import RunFolder
+    from geq.training.run_folder import RunFolder
 
 Metrics = dict[str, float | int | None]
 
@@ -26,9 +26,9 @@ class UnseenAccuracy:
 
     def measure(self, folder: RunFolder) -> Metrics:
         from geq.model.network import Network
+        from geq.training.device import limited_threads
         from geq.training.evaluation import evaluate
-        from geq.training.ingredient import evaluation_loader, open_split
-        from geq.training.thread import limited_threads
+        from geq.training.setup import evaluation_loader, open_split
 
         options = folder.options()
         if options.data_override.get("classes") != "known":
@@ -56,8 +56,8 @@ class Calibration:
     train_images: int = 2000
 
     def measure(self, folder: RunFolder) -> Metrics:
-        from geq.analysis.part import analysed
-        from geq.analysis.request import Settings
+        from geq.analysis.part_runner import analysed
+        from geq.analysis.settings import Settings
 
         values = analysed(folder, "calibration", Settings(limit=self.limit, train_images=self.train_images))
         strange = next(iter(values["ood"].values()))
@@ -83,8 +83,8 @@ class Corruption:
     names: tuple[str, ...] = field(default=(), metadata=ADDED_LATER)
 
     def measure(self, folder: RunFolder) -> Metrics:
-        from geq.analysis.part import analysed
-        from geq.analysis.request import Settings
+        from geq.analysis.part_runner import analysed
+        from geq.analysis.settings import Settings
 
         settings = Settings(limit=self.limit, corruptions=self.names)
         values = analysed(folder, "corruption", settings)["runs"][folder.name]
@@ -120,8 +120,8 @@ class Saliency:
         from geq.analysis.saliency import grad_cam, stretched
         from geq.equilibrium import ignore_failures
         from geq.model.network import Network
-        from geq.training.ingredient import evaluation_loader, open_split
-        from geq.training.thread import limited_threads
+        from geq.training.device import limited_threads
+        from geq.training.setup import evaluation_loader, open_split
         from geq_papers.tradeoff import first_images
 
         options, model = folder.options(), Network.from_pretrained(folder.model)
@@ -178,8 +178,8 @@ class Speed:
     def measure(self, folder: RunFolder) -> Metrics:
         from geq.equilibrium import ignore_failures
         from geq.model.network import Network
-        from geq.training.ingredient import evaluation_loader, open_split
-        from geq.training.thread import limited_threads
+        from geq.training.device import limited_threads
+        from geq.training.setup import evaluation_loader, open_split
         from geq_papers.tradeoff import first_images, solved, timed_backward, timed_inference
 
         options, model = folder.options(), Network.from_pretrained(folder.model)
@@ -215,9 +215,9 @@ class FeatureSize:
         import torch
 
         from geq.model.network import Network
+        from geq.training.device import limited_threads
         from geq.training.evaluation import evaluating
-        from geq.training.ingredient import evaluation_loader, open_split
-        from geq.training.thread import limited_threads
+        from geq.training.setup import evaluation_loader, open_split
         from geq_papers.tradeoff import first_images
 
         options, model = folder.options(), Network.from_pretrained(folder.model)

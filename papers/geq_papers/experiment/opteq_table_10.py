@@ -11,10 +11,10 @@ Deep OptEq 74.47, 81.91, 95.93.
 
 from __future__ import annotations
 
-from geq_papers.experiment.arm import PARAMETERS
 from geq_papers.experiment.claim import Claim
-from geq_papers.experiment.experiment import Arm, Experiment, Metric, Scale
-from geq_papers.experiment.recipe import ONE_CORE, paper
+from geq_papers.experiment.experiment import Arm, Experiment, ExperimentScale, Metric
+from geq_papers.experiment.geq_arms import PARAMETERS
+from geq_papers.experiment.training_recipe import ONE_CORE, paper
 
 MIOU = Metric("test_miou", "mIoU")
 CLASSES, PIXELS = Metric("test_macc", "mAcc"), Metric("test_aacc", "aAcc")
@@ -66,12 +66,12 @@ EXPERIMENT = Experiment(
         Claim("Deep OptEq has the higher pixel accuracy", "opteq", "fcn", PIXELS.key, 0.37),
     ),
     scales={
-        "smoke": Scale(
+        "smoke": ExperimentScale(
             {**CAMVID, "train_size": 8, "epochs": 1, "warmup_epochs": 0.0},
             "eight images of CamVid: shows that it runs, nothing else",
             seeds=1,
         ),
-        "small": Scale(
+        "small": ExperimentScale(
             {**CAMVID, "epochs": 12, "warmup_epochs": 1.0, "evaluate_every": 12},
             "CamVid at 240×180, 12 epochs, about 93 thousand parameters",
         ),

@@ -13,12 +13,12 @@ The paper reports (accuracy in %, 199k parameters) for α = 0.01, 0.1, 0.4, 0.8,
 
 from __future__ import annotations
 
-from geq_papers.experiment.arm import ACCURACY
 from geq_papers.experiment.claim import Claim
 from geq_papers.experiment.experiment import Arm, Experiment, Metric
+from geq_papers.experiment.geq_arms import ACCURACY
 from geq_papers.experiment.measurement import FeatureSize
-from geq_papers.experiment.opteq_arm import ALPHAS, EVERYWHERE, deep
-from geq_papers.experiment.recipe import paper, sizes, small, smoke
+from geq_papers.experiment.opteq_arms import ALPHAS, EVERYWHERE, deep
+from geq_papers.experiment.training_recipe import paper, sizes, small, smoke
 
 KEY = ACCURACY.key
 ROWS = {

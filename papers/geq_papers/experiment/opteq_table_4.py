@@ -12,11 +12,11 @@ monotone DEQ (172k) 74.1, large (854k) 82.5.
 
 from __future__ import annotations
 
-from geq_papers.experiment.arm import ACCURACY, PARAMETERS
 from geq_papers.experiment.claim import Claim
 from geq_papers.experiment.experiment import Arm, Experiment
-from geq_papers.experiment.opteq_arm import EVERYWHERE, deep
-from geq_papers.experiment.recipe import paper, small, smoke
+from geq_papers.experiment.geq_arms import ACCURACY, PARAMETERS
+from geq_papers.experiment.opteq_arms import EVERYWHERE, deep
+from geq_papers.experiment.training_recipe import paper, small, smoke
 
 KEY = ACCURACY.key
 PRESET = "paper/opteq_cifar10_162k"

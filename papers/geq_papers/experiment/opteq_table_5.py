@@ -11,11 +11,11 @@ below; the best are HSIC† with α = 1 (88.1) and decorrelation* with α = 0.4 
 
 from __future__ import annotations
 
-from geq_papers.experiment.arm import ACCURACY
 from geq_papers.experiment.claim import Claim
 from geq_papers.experiment.experiment import Experiment
-from geq_papers.experiment.opteq_arm import ALPHAS, EVERYWHERE, Way, deep
-from geq_papers.experiment.recipe import paper, small, smoke
+from geq_papers.experiment.geq_arms import ACCURACY
+from geq_papers.experiment.opteq_arms import ALPHAS, EVERYWHERE, Way, deep
+from geq_papers.experiment.training_recipe import paper, small, smoke
 
 KEY = ACCURACY.key
 COLUMNS: dict[str, tuple[str, Way, str | None]] = {

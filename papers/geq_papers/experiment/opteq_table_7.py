@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from geq_papers.experiment.arm import PARAMETERS
 from geq_papers.experiment.claim import Claim
 from geq_papers.experiment.experiment import Arm, Experiment, Metric
-from geq_papers.experiment.recipe import paper, small, smoke
+from geq_papers.experiment.geq_arms import PARAMETERS
+from geq_papers.experiment.training_recipe import paper, small, smoke
 
 TOP1, TOP5 = Metric("test_accuracy", "top 1"), Metric("test_top5", "top 5")
 PRESET = "paper/opteq_imagenet_small"

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from geq_papers.experiment.arm import ACCURACY
 from geq_papers.experiment.claim import Claim
 from geq_papers.experiment.experiment import Arm, Experiment, Metric
+from geq_papers.experiment.geq_arms import ACCURACY
 from geq_papers.experiment.measurement import Speed
-from geq_papers.experiment.opteq_arm import PRESET
-from geq_papers.experiment.recipe import paper, sizes, small, smoke
+from geq_papers.experiment.opteq_arms import PRESET
+from geq_papers.experiment.training_recipe import paper, sizes, small, smoke
 
 KEY = ACCURACY.key
 FORWARD = Metric("inference_ms", "inference", "ms", 3, lower_is_better=True)

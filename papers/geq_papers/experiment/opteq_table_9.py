@@ -17,7 +17,7 @@ from typing import Any
 from geq_papers.experiment.claim import Claim
 from geq_papers.experiment.experiment import Arm, Experiment, Metric
 from geq_papers.experiment.measurement import Speed
-from geq_papers.experiment.recipe import paper, small, smoke
+from geq_papers.experiment.training_recipe import paper, small, smoke
 
 SPEED = Metric("images_per_second", "forward and backward", "images/s", 0)
 PRESET = "paper/opteq_imagenet_small"

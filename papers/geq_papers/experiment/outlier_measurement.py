@@ -10,7 +10,7 @@ from geq_papers.experiment.measurement import Metrics
 
 if TYPE_CHECKING:
     from geq.data.dataset import Dataset
-    from geq.training.run import RunFolder
+    from geq.training.run_folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,16 @@ class OutlierWeights:
         from geq.data.dataset import Labelled
         from geq.equilibrium import ignore_failures
         from geq.model.network import Network
+        from geq.training.device import limited_threads
         from geq.training.evaluation import evaluate
-        from geq.training.ingredient import evaluation_loader
-        from geq.training.thread import limited_threads
-        from geq_papers.experiment.outlier import changed, detection, in_memory, rank_correlation, weights_of
+        from geq.training.setup import evaluation_loader
+        from geq_papers.experiment.outlier_detection import (
+            changed,
+            detection,
+            in_memory,
+            rank_correlation,
+            weights_of,
+        )
 
         model, even = (Network.from_pretrained(folder.model) for _ in range(2))
         dataset = held_out(folder)

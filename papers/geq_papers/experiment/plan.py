@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from geq.errors import InputError, OptionError, unknown_name
-from geq.training.option import CIRCUMSTANCES, TrainOptions
 from geq.training.preset import preset_options
-from geq.training.run import RunFolder
+from geq.training.run_folder import RunFolder
+from geq.training.train_options import CIRCUMSTANCES, TrainOptions
 from geq_papers.experiment.experiment import Experiment, Measurement, ScaleName
+from geq_papers.experiment.experiment_registry import find_experiment
 from geq_papers.experiment.record import Record
-from geq_papers.experiment.registry import find_experiment
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def usable(
 
 def trained_by(options: TrainOptions) -> dict[str, Any]:
     """All that a training depends on: the options, and what the name of the network stands for."""
-    from geq.model.registry import model_spec
+    from geq.model.model_registry import model_spec
 
     mapping = options.as_mapping()
     config = model_spec(options.model).config

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from geq_papers.experiment.cost import expected_work, in_words
+from geq.number_format import rough_duration
 from geq_papers.experiment.plan import Job, Work, grouped
+from geq_papers.experiment.run_time import expected_work
 
 
-class Bars:
+class RunBars:
     """Progress on the error stream: a bar for all, and a line for each run that is under way."""
 
     def __init__(self, quiet: bool = False) -> None:
@@ -55,7 +56,7 @@ class Bars:
         self.done += 1
         self.shown.remove_task(self.tasks.pop(work.folder.name))
         self.shares[work.folder.name] = 1.0
-        rest = f"about {in_words(self.left())} left" if self.done < self.works else ""
+        rest = f"about {rough_duration(self.left())} left" if self.done < self.works else ""
         self.shown.update(self.whole, completed=self.done, rest=rest)
         end = ("failed" if failure is not None else "done") + (f"; {rest}" if rest else "")
         self.console.print(f"{self.done}/{self.works} {work.label}: {end}", highlight=False, markup=False)

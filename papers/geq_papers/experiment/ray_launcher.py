@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from geq.errors import MissingExtraError, OptionError, one_line
-from geq_papers.experiment.child import INTERRUPTED, arguments_for
-from geq_papers.experiment.execution import cores
 from geq_papers.experiment.plan import Work
-from geq_papers.experiment.remote import PATIENCE, run_child
+from geq_papers.experiment.ray_worker import PATIENCE, run_child
+from geq_papers.experiment.train_and_record import cores
+from geq_papers.experiment.training_process import INTERRUPTED, arguments_for
 
 DIED = 1
 """Code of a task whose worker ended before it could say anything."""

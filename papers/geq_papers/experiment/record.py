@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from geq.document import finite, parse_json, short
-from geq.durable import exclusively, explained_write_errors, remove_leftovers, write_durably
+from geq.atomic_io import exclusively, explained_write_errors, remove_leftovers, write_durably
 from geq.errors import CheckpointError, InputError
 from geq.model.config import from_fields
+from geq.safe_parsing import finite, parse_json, short
 
 FORMAT = 1
 

@@ -9,7 +9,7 @@ from geq_papers.experiment.equilibrium_measurement import known, mean
 from geq_papers.experiment.measurement import Metrics
 
 if TYPE_CHECKING:
-    from geq.training.run import RunFolder
+    from geq.training.run_folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,14 @@ class Restoration:
     images: int = 250
 
     def measure(self, folder: RunFolder) -> Metrics:
+        from geq.training.thread import limited_threads
+
         from geq.equilibrium import ignore_failures
         from geq.model.network import Network
-        from geq.training.ingredient import evaluation_loader, open_split
-        from geq.training.probe import probe
-        from geq.training.restoration import psnr
-        from geq.training.thread import limited_threads
-        from geq_papers.experiment.outlier import detection, weights_of
+        from geq.training.equilibrium_probe import probe
+        from geq.training.restoration_task import psnr
+        from geq.training.setup import evaluation_loader, open_split
+        from geq_papers.experiment.outlier_detection import detection, weights_of
 
         options, model = folder.options(), Network.from_pretrained(folder.model)
         test = open_split(options, "test")

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from geq.durable import explained_write_errors
+from geq.atomic_io import explained_write_errors
 from geq.errors import CheckpointError, GeqError
-from geq_papers.experiment.child import INTERRUPTED
-from geq_papers.experiment.execution import LONGEST_WAIT
 from geq_papers.experiment.experiment import ScaleName
 from geq_papers.experiment.launcher import Launcher, Started
 from geq_papers.experiment.plan import Job, Work, grouped, usable
 from geq_papers.experiment.record import add_record, read_records, record_path
+from geq_papers.experiment.train_and_record import LONGEST_WAIT
+from geq_papers.experiment.training_process import INTERRUPTED
 
 PAUSE = 0.2
 """Seconds between looks at the processes."""

@@ -13,12 +13,11 @@ and the MDEQ of the same size show what the best of them has to reach. All have 
 
 from __future__ import annotations
 
-from geq_papers.experiment.arm import PARAMETERS, mdeq
 from geq_papers.experiment.equilibrium_measurement import Equilibria
 from geq_papers.experiment.experiment import Arm, Experiment, Metric
+from geq_papers.experiment.geq_arms import PARAMETERS, mdeq
 from geq_papers.experiment.measurement import Speed
-from geq_papers.experiment.recipe import sizes
-from geq_papers.experiment.study import (
+from geq_papers.experiment.study_arms import (
     CASCADE,
     EVALUATIONS,
     FEEDBACK,
@@ -30,6 +29,7 @@ from geq_papers.experiment.study import (
     small_only,
     studied,
 )
+from geq_papers.experiment.training_recipe import sizes
 
 THROUGHPUT = Metric("images_per_second", "trained", "images/s", 0)
 SHAPES = {

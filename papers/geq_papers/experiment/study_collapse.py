@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from geq_papers.experiment.equilibrium_measurement import Equilibria, SinceStart
 from geq_papers.experiment.experiment import Experiment
-from geq_papers.experiment.study import (
+from geq_papers.experiment.study_arms import (
     BETA,
     DISTANCE,
     GROWTH,

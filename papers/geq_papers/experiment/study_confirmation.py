@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from geq_papers.experiment.experiment import Experiment
-from geq_papers.experiment.study import better
+from geq_papers.experiment.study_arms import better
 from geq_papers.experiment.study_label_noise import EXPERIMENT as FOUND
 
 SEEDS = 8

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from geq_papers.experiment.arm import ACCURACY, PARAMETERS, against_control, mdeq
 from geq_papers.experiment.experiment import Experiment, Metric
+from geq_papers.experiment.geq_arms import ACCURACY, PARAMETERS, against_control, mdeq
 from geq_papers.experiment.measurement import Corruption, Speed
-from geq_papers.experiment.recipe import smoke
-from geq_papers.experiment.study import TRAIN_LOSS, better, finalists, four_networks, geq_arm, under_each
+from geq_papers.experiment.study_arms import TRAIN_LOSS, better, finalists, four_networks, geq_arm, under_each
+from geq_papers.experiment.training_recipe import smoke
 
 MEAN = Metric("corruption_accuracy", "mean of 19")
 GROUPS = {

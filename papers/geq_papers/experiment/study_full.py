@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from geq_papers.experiment.arm import ACCURACY, PARAMETERS, against_control, mopteq
 from geq_papers.experiment.claim import Claim
 from geq_papers.experiment.equilibrium_measurement import Equilibria
-from geq_papers.experiment.experiment import Arm, Experiment, Measurement, Metric, Scale
+from geq_papers.experiment.experiment import Arm, Experiment, ExperimentScale, Measurement, Metric
+from geq_papers.experiment.geq_arms import ACCURACY, PARAMETERS, against_control, mopteq
 from geq_papers.experiment.geq_table_1a import EXPERIMENT as TABLE_1A
 from geq_papers.experiment.geq_table_1b import EXPERIMENT as TABLE_1B
 from geq_papers.experiment.measurement import Calibration, Corruption
-from geq_papers.experiment.recipe import SMALL, smoke
-from geq_papers.experiment.study import (
+from geq_papers.experiment.study_arms import (
     CPU,
     EVALUATIONS,
     FEEDBACK,
@@ -25,6 +24,7 @@ from geq_papers.experiment.study import (
     geq_arm,
     small_only,
 )
+from geq_papers.experiment.training_recipe import SMALL, smoke
 
 SEEDS, FIRST_SEED = 3, 40
 """No other experiment has these."""
@@ -118,7 +118,7 @@ def full(table: Experiment, data: str, title: str, arms: dict[str, Arm], time: s
         claims=claims(arms, difference),
         scales={
             "smoke": smoke(*measured(20, 100, 100)),
-            "small": Scale(
+            "small": ExperimentScale(
                 whole(data),
                 f"all 50,000 training images of {data}, {EPOCHS} epochs, about 50 thousand parameters, "
                 f"{CORRUPTED} test images corrupted",
@@ -152,7 +152,7 @@ def length() -> Experiment:
         ),
         scales={
             "smoke": smoke(),
-            "small": Scale(
+            "small": ExperimentScale(
                 whole("cifar10"),
                 f"all 50,000 training images of cifar10, {EPOCHS} epochs or {LONGER}, one seed: it shows an "
                 "order and decides nothing",

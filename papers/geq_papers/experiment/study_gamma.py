@@ -14,7 +14,15 @@ from __future__ import annotations
 
 from geq_papers.experiment.equilibrium_measurement import Equilibria, EvenWeights
 from geq_papers.experiment.experiment import Experiment
-from geq_papers.experiment.study import BETA, EVEN_LOSS, VALIDATION, better, control_arm, geq_arm, studied
+from geq_papers.experiment.study_arms import (
+    BETA,
+    EVEN_LOSS,
+    VALIDATION,
+    better,
+    control_arm,
+    geq_arm,
+    studied,
+)
 
 EXPERIMENT = Experiment(
     name="study-gamma",

@@ -10,7 +10,7 @@ Time: 2 to 3 minutes of one core for a run at scale small, 10 minutes for a seed
 from __future__ import annotations
 
 from geq_papers.experiment.experiment import Experiment
-from geq_papers.experiment.study import TRAIN_LOSS, VALIDATION, four_networks, geq_is_better, studied
+from geq_papers.experiment.study_arms import TRAIN_LOSS, VALIDATION, four_networks, geq_is_better, studied
 
 EXPERIMENT = Experiment(
     name="study-label-noise",

@@ -13,7 +13,7 @@ first of these runs.
 from __future__ import annotations
 
 from geq_papers.experiment.experiment import Experiment
-from geq_papers.experiment.study import (
+from geq_papers.experiment.study_arms import (
     STRONG,
     TRAIN_LOSS,
     VALIDATION,

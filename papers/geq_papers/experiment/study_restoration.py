@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from geq_papers.experiment.arm import PARAMETERS
-from geq_papers.experiment.experiment import Arm, Experiment, Metric, Scale
-from geq_papers.experiment.recipe import ONE_CORE
+from geq_papers.experiment.experiment import Arm, Experiment, ExperimentScale, Metric
+from geq_papers.experiment.geq_arms import PARAMETERS
 from geq_papers.experiment.restoration_measurement import Restoration
-from geq_papers.experiment.study import BETA, CPU, EVALUATIONS, FEEDBACK, TRAIN_LOSS, better
+from geq_papers.experiment.study_arms import BETA, CPU, EVALUATIONS, FEEDBACK, TRAIN_LOSS, better
+from geq_papers.experiment.training_recipe import ONE_CORE
 
 SEEDS, FIRST_SEED = 5, 50
 """No other experiment has these."""
@@ -150,13 +150,13 @@ def restoration(damage: str) -> Experiment:
             *found,
         ),
         scales={
-            "smoke": Scale(
+            "smoke": ExperimentScale(
                 smoke,
                 "digits, two epochs: shows that it runs, nothing else",
                 (Restoration(images=60),),
                 seeds=1,
             ),
-            "small": Scale(
+            "small": ExperimentScale(
                 small,
                 f"{TRAIN_IMAGES:,} training images of cifar10, {EPOCHS} epochs, 24 thousand parameters, "
                 f"{TEST_IMAGES:,} test images",

@@ -13,11 +13,11 @@ on clean images.
 
 from __future__ import annotations
 
-from geq.data.corruption.registry import FAULTS
+from geq.data.corruption.corruption_registry import FAULTS
 from geq_papers.experiment.experiment import Experiment, Metric
 from geq_papers.experiment.measurement import Corruption
-from geq_papers.experiment.recipe import smoke
-from geq_papers.experiment.study import better, finalists, four_networks, under_each
+from geq_papers.experiment.study_arms import better, finalists, four_networks, under_each
+from geq_papers.experiment.training_recipe import smoke
 
 OUTLIERS = (*FAULTS, "impulse_noise", "spatter")
 LOST = Metric("corruption_loss", "lost", "points", lower_is_better=True)

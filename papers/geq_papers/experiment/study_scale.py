@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from geq_papers.experiment.arm import PARAMETERS
 from geq_papers.experiment.equilibrium_measurement import Equilibria
 from geq_papers.experiment.experiment import Experiment
-from geq_papers.experiment.study import (
+from geq_papers.experiment.geq_arms import PARAMETERS
+from geq_papers.experiment.study_arms import (
     FEEDBACK,
     STRONG,
     TRAIN_LOSS,

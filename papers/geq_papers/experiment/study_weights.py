@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from geq_papers.experiment.experiment import Experiment, Metric
 from geq_papers.experiment.outlier_measurement import OutlierWeights
-from geq_papers.experiment.study import EVEN_LOSS, better, studied
+from geq_papers.experiment.study_arms import EVEN_LOSS, better, studied
 from geq_papers.experiment.study_feedback import EXPERIMENT as FEEDBACK
 from geq_papers.experiment.study_robustness import EACH, OUTLIERS
 

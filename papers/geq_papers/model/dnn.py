@@ -26,9 +26,8 @@ from torch.nn import functional as F
 
 from geq.errors import OptionError
 from geq.model.config import NetworkConfig
-from geq.model.feature_map import FeatureMap
-from geq.model.network import Network
-from geq.model.registry import ModelSpec, register
+from geq.model.model_registry import ModelSpec, register
+from geq.model.network import FeatureMap, Network
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ class DNN(Network):
     """Extractor, layers of eq. (1), global average, linear head.
 
     >>> import torch
-    >>> from geq.model.registry import create_model
+    >>> from geq.model.model_registry import create_model
     >>> create_model("dnn_tiny")(torch.zeros(2, 1, 8, 8)).shape
     torch.Size([2, 10])
     """

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from geq.model.registry import ModelSpec, register
+from geq.model.model_registry import ModelSpec, register
 from geq.model.segmenter import Segmenter, SegmenterConfig, check_layers, convolution, stretched
 
 
@@ -37,7 +37,7 @@ class FCN(Segmenter):
     """Stem, convolutions, and scores from every resolution.
 
     >>> import torch
-    >>> from geq.model.registry import create_model
+    >>> from geq.model.model_registry import create_model
     >>> create_model("fcn_camvid_small")(torch.zeros(2, 3, 45, 61)).shape
     torch.Size([2, 11, 45, 61])
     """

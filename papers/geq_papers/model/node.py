@@ -28,8 +28,8 @@ from torch.nn import functional as F
 from geq.errors import InputError, MissingExtraError, OptionError
 from geq.model.config import NetworkConfig
 from geq.model.cost import count_multiply_adds, zero_image
+from geq.model.model_registry import ModelSpec, register
 from geq.model.network import Network
-from geq.model.registry import ModelSpec, register
 
 
 @dataclass(frozen=True)

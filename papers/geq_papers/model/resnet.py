@@ -18,9 +18,8 @@ from torch import Tensor, nn
 
 from geq.errors import OptionError
 from geq.model.config import NetworkConfig
-from geq.model.feature_map import FeatureMap
-from geq.model.network import Network
-from geq.model.registry import ModelSpec, register
+from geq.model.model_registry import ModelSpec, register
+from geq.model.network import FeatureMap, Network
 from geq.model.residual_block import basic_block, bottleneck_block, plain_convolution
 
 
@@ -61,7 +60,7 @@ class ResNet(Network):
     """Stem, stages of residual blocks, global average, linear head.
 
     >>> import torch
-    >>> from geq.model.registry import create_model
+    >>> from geq.model.model_registry import create_model
     >>> create_model("resnet_tiny")(torch.zeros(2, 1, 8, 8)).shape
     torch.Size([2, 10])
     """

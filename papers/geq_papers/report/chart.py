@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from geq.number_format import Real, shown, signed
-from geq.printable import printable
-from geq_papers.report.drawing import drawing, place_ticks
-from geq_papers.report.sample import Sample, number
+from geq.safe_parsing import printable
+from geq_papers.report.seed_values import Sample, number
+from geq_papers.report.svg_drawing import drawing, place_ticks
 
 SERIES = 8
 """Colours and dashes of the style sheet; further series begin again."""

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from geq.number_format import signed
-from geq.printable import printable
+from geq.safe_parsing import printable
 from geq_papers.experiment.claim import Judgement
 from geq_papers.experiment.experiment import Experiment
-from geq_papers.report.figure import Figure, embedded_png
+from geq_papers.report.svg_drawing import Figure, embedded_png
 
 SCALE = "small"
 POINTS = "points of accuracy"
@@ -102,7 +102,7 @@ def draw_forest(rows: list[ForestRow], unit: str, figure: Any) -> None:
 def forest_png(found: list[tuple[Experiment, str, Judgement]]) -> bytes:
     """Return the plot of all units below each other, as a file; an error where there is nothing to draw."""
     from geq.errors import DataError
-    from geq.training.figure import new_figure, png
+    from geq.training.matplotlib_figure import new_figure, png
 
     parts = forest_rows(found)
     if not parts:

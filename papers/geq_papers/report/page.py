@@ -13,15 +13,15 @@ from markupsafe import Markup
 
 from geq.errors import MissingExtraError
 from geq.number_format import duration
-from geq.printable import printable
+from geq.safe_parsing import printable
+from geq_papers.report.evidence import Evidence
+from geq_papers.report.section import Section
 from geq_papers.report.section.claim import summary
 from geq_papers.report.section.cost import costs
-from geq_papers.report.section.environment import environment
+from geq_papers.report.section.environment import commit, environment
 from geq_papers.report.section.erratum import errata
-from geq_papers.report.section.part import Section
 from geq_papers.report.section.result import results
 from geq_papers.report.section.run import runs
-from geq_papers.report.source import Evidence
 
 if TYPE_CHECKING:
     import jinja2
@@ -61,7 +61,7 @@ def page(evidence: Evidence, parts: list[Section]) -> str:
         time=duration(sum(record.cpu_seconds for record in records)),
         finished=finished,
         complaints=evidence.complaints,
-        commits=[code[:10] for code in sorted({record.commit or "unknown" for record in records})],
+        commits=sorted({commit(record) for record in records}),
     )  # fmt: skip
 
 

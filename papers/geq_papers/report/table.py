@@ -8,12 +8,12 @@ import re
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from geq.printable import identifier
+from geq.safe_parsing import identifier
 from geq_papers.report.chart import IntervalStrip
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """
     Args:
         text: As it is read in Markdown.
@@ -61,7 +61,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """
     Args:
         title: its caption, and by ``identifier`` its anchor and the name of its files.
@@ -73,7 +73,7 @@ class Table:
 
     title: str
     columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[TableCell, ...], ...]
     name: str = ""
     note: str = ""
     stacked: bool = False
@@ -97,7 +97,7 @@ class Table:
     def markdown(self) -> str:
         """
         >>> columns = Column("a|b"), Column("n", numeric=True)
-        >>> print(Table("T", columns, ((Cell("<x>"), Cell("1")),)).markdown())
+        >>> print(ReportTable("T", columns, ((TableCell("<x>"), TableCell("1")),)).markdown())
         ### T
         <BLANKLINE>
         | a\\|b | n |

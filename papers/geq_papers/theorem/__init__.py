@@ -8,8 +8,7 @@ for instances of one's own. Where the printed statement is wrong, the docstring 
 for L = 2 the equilibrium minimises αM_{φ₁}^{1−α}(z₁) + αM_{φ₂}^{1−α}(z₀) + ½‖z₁ − z₀‖²
 """
 
-from geq_papers.theorem.bridge import cell_of, composition_of
-from geq_papers.theorem.catalogue import THEOREMS, Theorem, check_theorem, check_theorems
+from geq_papers.theorem.cell_conversion import cell_of, composition_of
 from geq_papers.theorem.composition import Composition
 from geq_papers.theorem.conjugate import Conjugate, conjugate, objective, relu_objective
 from geq_papers.theorem.corollary_1 import check_corollary_1, two_block_gradient, two_block_objective
@@ -17,7 +16,6 @@ from geq_papers.theorem.envelope import Envelope, envelope
 from geq_papers.theorem.lemma_1 import FeedForward, UnitChain, check_lemma_1, rewrite
 from geq_papers.theorem.lemma_2 import DeepWeights, check_lemma_2, contain
 from geq_papers.theorem.lemma_3 import MultiBlock, check_lemma_3
-from geq_papers.theorem.result import Comparison, TheoremCheck
 from geq_papers.theorem.table_1 import (
     ChangedVariable,
     check_change_of_variable,
@@ -31,7 +29,9 @@ from geq_papers.theorem.theorem_1 import check_theorem_1
 from geq_papers.theorem.theorem_2 import check_theorem_2, inclusion_residual
 from geq_papers.theorem.theorem_3 import Approach, approach, check_theorem_3, fitted_order, wide_unit
 from geq_papers.theorem.theorem_4 import check_theorem_4, regularised_equilibrium
-from geq_papers.theorem.unit import Unit
+from geq_papers.theorem.theorem_check import Comparison, TheoremCheck
+from geq_papers.theorem.theorem_list import THEOREMS, Theorem, check_theorem, check_theorems
+from geq_papers.theorem.unit_layer import Unit
 
 __all__ = [
     "THEOREMS",

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from geq.errors import ConvergenceError, OptionError
 from geq.solvers import Anderson, fixed_point
-from geq_papers.theorem.unit import Unit
+from geq_papers.theorem.unit_layer import Unit
 
 
 @dataclass(frozen=True)

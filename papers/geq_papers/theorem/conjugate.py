@@ -11,7 +11,7 @@ from torch import Tensor
 
 from geq.errors import InputError, OptionError
 from geq.penalties import NonNegative
-from geq_papers.theorem.unit import Unit
+from geq_papers.theorem.unit_layer import Unit
 
 OUTSIDE = 1e-7
 """A relative residual ‖y − f(v)‖ that no longer falls below this means that y is outside of dom ψ*."""

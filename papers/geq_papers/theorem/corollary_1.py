@@ -8,9 +8,9 @@ from torch import Tensor
 
 from geq.errors import OptionError
 from geq_papers.theorem.composition import Composition
-from geq_papers.theorem.result import Comparison, TheoremCheck
 from geq_papers.theorem.table_1 import skip_gradient, skip_objective
 from geq_papers.theorem.theorem_1 import images
+from geq_papers.theorem.theorem_check import Comparison, TheoremCheck
 
 CLAIM = "for L = 2 the equilibrium minimises αM_{φ₁}^{1−α}(z₁) + αM_{φ₂}^{1−α}(z₀) + ½‖z₁ − z₀‖²"
 TOLERANCE = 1e-8
@@ -42,7 +42,7 @@ def two_block_gradient(deep: Composition, blocks: Float[Tensor, "2 state"]) -> F
 def check_corollary_1(deep: Composition, points: int = 4, seed: int = 0) -> TheoremCheck:
     """Compare the objective at the equilibrium with its values elsewhere.
 
-    >>> from geq_papers.theorem.unit import Unit
+    >>> from geq_papers.theorem.unit_layer import Unit
     >>> from geq.penalties import NonNegative
     >>> units = [Unit(w * torch.eye(2).double(), torch.ones(2).double(), NonNegative()) for w in (0.5, 0.9)]
     >>> check_corollary_1(Composition(tuple(units), alpha=0.8)).holds

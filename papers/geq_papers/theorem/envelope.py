@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from geq.errors import OptionError
-from geq_papers.theorem.unit import Unit
+from geq_papers.theorem.unit_layer import Unit
 
 
 @dataclass(frozen=True)
@@ -40,3 +42,33 @@ def envelope(unit: Unit, z: Float[Tensor, " state"], step: float) -> Envelope:
     u = unit(v)
     distance = (u - z).square().sum().item()
     return Envelope(unit.at_image(v) + distance / (2 * step), u, (z - u) / step)
+
+
+def prox_violation(
+    function: Callable[[Tensor], float],
+    z: Float[Tensor, " state"],
+    claimed: Float[Tensor, " state"],
+    candidates: Iterable[Float[Tensor, " state"]],
+) -> float:
+    """By how much a candidate y breaks function(y) ≥ function(u) + ⟨z − u, y − u⟩; 0 if none does.
+
+    u = prox_function(z) if and only if no y does (z − u is a subgradient at u). Points between u and the
+    candidates are tried as well: near u the curvature no longer hides a slope that is not z − u.
+    """
+    at_claimed = function(claimed)
+    worst = 0.0
+    for candidate in candidates:
+        for weight in (1.0, 0.03):
+            y = torch.lerp(claimed, candidate, weight)
+            # −∞ where y is outside of the domain
+            worst = max(worst, at_claimed + ((z - claimed) @ (y - claimed)).item() - function(y))
+    return worst
+
+
+def minimum_violation(
+    function: Callable[[Tensor], float],
+    claimed: Float[Tensor, " state"],
+    candidates: Iterable[Float[Tensor, " state"]],
+) -> float:
+    """By how much a candidate is lower than the claimed minimiser; 0 if none is."""
+    return prox_violation(function, claimed, claimed, candidates)

@@ -13,7 +13,7 @@ from torch import Tensor
 from geq.errors import InputError, OptionError
 from geq.penalties import Penalty, penalty_of
 from geq.penalties.activation import Function
-from geq_papers.theorem.result import Comparison, TheoremCheck
+from geq_papers.theorem.theorem_check import Comparison, TheoremCheck
 
 CLAIM = "a feed-forward network equals z̄ ← W̄_kᵀσ(W̄_kz̄ + b_k), y = W̄z̄"
 TOLERANCE = 1e-9

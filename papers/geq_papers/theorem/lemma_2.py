@@ -12,8 +12,8 @@ from geq.errors import OptionError
 from geq.penalties import Penalty
 from geq_papers.theorem.composition import Composition
 from geq_papers.theorem.lemma_1 import FeedForward, rewrite
-from geq_papers.theorem.result import Comparison, TheoremCheck
-from geq_papers.theorem.unit import Unit
+from geq_papers.theorem.theorem_check import Comparison, TheoremCheck
+from geq_papers.theorem.unit_layer import Unit
 
 CLAIM = "a deep OptEq with one layer more than the network has hidden ones gives the network's output"
 TOLERANCE = 1e-8

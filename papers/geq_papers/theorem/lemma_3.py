@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geq_papers.theorem.composition import Composition
-from geq_papers.theorem.result import Comparison, TheoremCheck
+from geq_papers.theorem.theorem_check import Comparison, TheoremCheck
 
 CLAIM = "the states between the layers solve z̃ = αW̃ᵀσ(W̃Pz̃ + ã) + (1 − α)Pz̃"
 TOLERANCE = 1e-9
@@ -61,7 +61,7 @@ class MultiBlock:
 def check_lemma_3(deep: Composition) -> TheoremCheck:
     """Put the states between the layers, at the equilibrium, into the equation of the blocks.
 
-    >>> from geq_papers.theorem.unit import Unit
+    >>> from geq_papers.theorem.unit_layer import Unit
     >>> from geq.penalties import NonNegative
     >>> units = [Unit(w * torch.eye(2).double(), torch.ones(2).double(), NonNegative()) for w in (0.5, 0.9)]
     >>> check_lemma_3(Composition(tuple(units), alpha=0.8)).holds

@@ -12,11 +12,10 @@ from torch import Tensor
 from geq.errors import InputError, OptionError
 from geq_papers.theorem.composition import Composition
 from geq_papers.theorem.conjugate import objective
-from geq_papers.theorem.envelope import envelope
-from geq_papers.theorem.proximity import minimum_violation, prox_violation
-from geq_papers.theorem.result import Comparison, TheoremCheck
+from geq_papers.theorem.envelope import envelope, minimum_violation, prox_violation
 from geq_papers.theorem.theorem_1 import equilibrium_if_any, images
-from geq_papers.theorem.unit import Unit
+from geq_papers.theorem.theorem_check import Comparison, TheoremCheck
+from geq_papers.theorem.unit_layer import Unit
 
 TOLERANCE = 1e-9
 

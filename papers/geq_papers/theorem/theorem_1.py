@@ -9,9 +9,9 @@ from geq.errors import ConvergenceError
 from geq.penalties import NonNegative
 from geq_papers.theorem.composition import Composition
 from geq_papers.theorem.conjugate import conjugate, objective, relu_objective
-from geq_papers.theorem.proximity import minimum_violation, prox_violation
-from geq_papers.theorem.result import Comparison, TheoremCheck
-from geq_papers.theorem.unit import Unit
+from geq_papers.theorem.envelope import minimum_violation, prox_violation
+from geq_papers.theorem.theorem_check import Comparison, TheoremCheck
+from geq_papers.theorem.unit_layer import Unit
 
 CLAIM = "f(z) = (1/μ)Wᵀσ(Wz + a) is prox_φ with φ = ψ* − ½‖·‖², and z = f(z) minimises φ"
 TOLERANCE = 1e-9

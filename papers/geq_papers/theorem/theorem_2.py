@@ -9,8 +9,8 @@ from torch import Tensor
 from geq.errors import InputError
 from geq_papers.theorem.composition import Composition
 from geq_papers.theorem.conjugate import conjugate
-from geq_papers.theorem.result import Comparison, TheoremCheck
 from geq_papers.theorem.table_1 import skip_gradient
+from geq_papers.theorem.theorem_check import Comparison, TheoremCheck
 
 CLAIM = "0 ∈ ∂Φ(z̃) + (I − P)z̃ with Φ(z̃) = Σ αM_{φ_i}^{1−α}(z_i)"
 TOLERANCE = 1e-8

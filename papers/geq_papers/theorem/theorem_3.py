@@ -13,10 +13,10 @@ from torch import Tensor
 from geq.errors import OptionError
 from geq_papers.theorem.composition import Composition
 from geq_papers.theorem.conjugate import objective
-from geq_papers.theorem.proximity import minimum_violation
-from geq_papers.theorem.result import Comparison, TheoremCheck
+from geq_papers.theorem.envelope import minimum_violation
 from geq_papers.theorem.theorem_1 import images
-from geq_papers.theorem.unit import Unit
+from geq_papers.theorem.theorem_check import Comparison, TheoremCheck
+from geq_papers.theorem.unit_layer import Unit
 
 CLAIM = "as α → 0 all blocks tend to y with Ly = Σf_i(y), the minimiser of Σφ_i(x_i) + ½‖x_i − y‖²"
 TOLERANCE = 1e-9

@@ -11,10 +11,10 @@ from torch import Tensor
 from geq.errors import OptionError
 from geq.solvers import Anderson, fixed_point
 from geq_papers.theorem.conjugate import objective
-from geq_papers.theorem.proximity import minimum_violation
-from geq_papers.theorem.result import Comparison, TheoremCheck
+from geq_papers.theorem.envelope import minimum_violation
 from geq_papers.theorem.theorem_1 import images
-from geq_papers.theorem.unit import Unit
+from geq_papers.theorem.theorem_check import Comparison, TheoremCheck
+from geq_papers.theorem.unit_layer import Unit
 
 CLAIM = "the fixed point of f∘(I − γ∇R) minimises φ + γR"
 TOLERANCE = 1e-8

@@ -26,19 +26,19 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 from torch.nn import functional
 
-from geq.analysis.ood_set import limited
-from geq.analysis.part import weights_key
-from geq.analysis.piece import Pieces
-from geq.analysis.result import Result, Table
-from geq.analysis.subject import Subject
+from geq.analysis.analysed_network import Subject
+from geq.analysis.ood_datasets import limited
+from geq.analysis.part_runner import weights_key
+from geq.analysis.partial_results import Pieces
+from geq.analysis.result import Result, TextTable
 from geq.data.dataset import Statistics
 from geq.data.loader import seeded
 from geq.equilibrium import Equilibrium, ignore_failures
 from geq.errors import InputError
 from geq.gradients import Implicit
 from geq.model.network import Network
-from geq.training.option import stored
-from geq.training.thread import limited_threads
+from geq.training.device import limited_threads
+from geq.training.train_options import stored
 
 Images = Float[Tensor, "n c h w"]
 Labels = Int64[Tensor, "n"]
@@ -265,7 +265,7 @@ def summary(outcomes: list[Attack]) -> dict[str, float]:
     }
 
 
-def table(values: dict[str, Any]) -> Table:
+def table(values: dict[str, Any]) -> TextTable:
     first = next(iter(values["epsilons"].values()))["clean"]
     rows = [("0", f"{first['accuracy']:.2f} %", f"{first['loss']:.4f}", "", "", "")]
     for epsilon, found in values["epsilons"].items():
@@ -284,7 +284,7 @@ def table(values: dict[str, Any]) -> Table:
         f"Accuracy under attack (l∞) on {values['images']} images; PGD with {values['steps']} steps, "
         f"{values['restarts']} start(s)"
     )
-    return Table(title, ("ε", "FGSM", "loss", "PGD", "loss", "not converged on the way"), tuple(rows))
+    return TextTable(title, ("ε", "FGSM", "loss", "PGD", "loss", "not converged on the way"), tuple(rows))
 
 
 def notes(values: dict[str, Any]) -> list[str]:

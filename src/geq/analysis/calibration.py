@@ -1,9 +1,9 @@
 """Calibration of a trained classifier, and whether it notices images unlike its training data.
 
-ECE has bins of equal width (:class:`~geq.analysis.reliability.Reliability`). KerDEQ's protocol (section 4.3,
-table 3) trains on the first five classes: "known KL" is the NLL on their test images, "unknown KL" the mean
-KL(prediction, uniform) on images of the other five. It is computed for any run; see
-:mod:`geq.analysis.ood_set` for what is shown to a run that was trained on all classes.
+ECE has bins of equal width (:class:`~geq.analysis.calibration_metrics.Reliability`). KerDEQ's protocol
+(section 4.3, table 3) trains on the first five classes: "known KL" is the NLL on their test images, "unknown
+KL" the mean KL(prediction, uniform) on images of the other five. It is computed for any run; see
+:mod:`geq.analysis.ood_datasets` for what is shown to a run that was trained on all classes.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import math
 from pathlib import Path
 from typing import Any
 
+from geq.analysis.analysed_network import Subject
+from geq.analysis.calibration_metrics import Reliability, divergence_from_uniform, summary
 from geq.analysis.calibration_picture import draw_ood, draw_reliability
-from geq.analysis.observation import Observation, observe
-from geq.analysis.ood import Gain, Scores, auroc, gain
-from geq.analysis.ood_set import limited, strange_sets, trained_on_known_classes
-from geq.analysis.reliability import Reliability, divergence_from_uniform, summary
-from geq.analysis.result import Result, Table
-from geq.analysis.subject import Subject
+from geq.analysis.image_outputs import Observation, observe
+from geq.analysis.ood_datasets import limited, strange_sets, trained_on_known_classes
+from geq.analysis.ood_scores import Gain, Scores, auroc, gain
+from geq.analysis.result import Result, TextTable
+from geq.atomic_io import explained_write_errors
 from geq.data.dataset import Dataset
-from geq.durable import explained_write_errors
 from geq.errors import InputError
 from geq.number_format import shown
 
@@ -114,7 +114,7 @@ def draw(
     draw_ood(ours, theirs, {name: v["auroc"] for name, v in values["ood"].items()}, folder / "ood.png", title)
 
 
-def quality_table(known: dict[str, float | int], bins: int) -> Table:
+def quality_table(known: dict[str, float | int], bins: int) -> TextTable:
     row = (
         f"{known['images']:,}",
         f"{known['accuracy']:.2f} %",
@@ -133,10 +133,10 @@ def quality_table(known: dict[str, float | int], bins: int) -> Table:
         "NLL",
         "Brier (0–2)",
     )
-    return Table("Calibration on the test images", columns, (row,))
+    return TextTable("Calibration on the test images", columns, (row,))
 
 
-def kl_table(known: dict[str, float | int], values: dict[str, Any]) -> Table:
+def kl_table(known: dict[str, float | int], values: dict[str, Any]) -> TextTable:
     rows = [
         ("test images", f"{known['images']:,}", f"{known['confidence']:.2f} %", shown(known["nll"], 3), "–")
     ]
@@ -150,10 +150,10 @@ def kl_table(known: dict[str, float | int], values: dict[str, Any]) -> Table:
         "known KL",
         f"KL to uniform (≤ {values['largest_kl']:.3f})",
     )
-    return Table("KerDEQ's protocol: lower is better", columns, tuple(rows))
+    return TextTable("KerDEQ's protocol: lower is better", columns, tuple(rows))
 
 
-def auroc_table(name: str, found: dict[str, Any]) -> Table:
+def auroc_table(name: str, found: dict[str, Any]) -> TextTable:
     rows = []
     for score, area in found["auroc"].items():
         over = found["over_confidence"].get(score)
@@ -161,7 +161,7 @@ def auroc_table(name: str, found: dict[str, Any]) -> Table:
         middle = "" if over is None else f"{over['low']:+.3f} … {over['high']:+.3f}"
         rows.append((score, f"{area:.3f}", difference, middle))
     columns = ("score", "AUROC", "over confidence", "95 % of resampled")
-    return Table(f"Telling {name} from test images (0.5 is chance)", columns, tuple(rows))
+    return TextTable(f"Telling {name} from test images (0.5 is chance)", columns, tuple(rows))
 
 
 def notes(subject: Subject, inside: Observation, values: dict[str, Any]) -> list[str]:

@@ -21,9 +21,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geq.analysis.norm import LayerNorms, has_norms, layer_norms
-from geq.analysis.result import Result, Table
-from geq.analysis.subject import Subject
+from geq.analysis.analysed_network import Subject
+from geq.analysis.result import Result, TextTable
+from geq.analysis.weight_norms import LayerNorms, has_norms, layer_norms
 from geq.cells import EnergyProblem
 from geq.cells.base import Cell, State, parts_of
 from geq.certificates.well_posedness import WellPosedness
@@ -169,7 +169,7 @@ def said(verdict: bool | None) -> str:
     return "unknown" if verdict is None else "yes" if verdict else "not proved"
 
 
-def norm_table(values: dict[str, Any]) -> Table:
+def norm_table(values: dict[str, Any]) -> TextTable:
     def between(pair: dict[str, Any] | None) -> str:
         return "–" if pair is None else f"{pair['lower']:.4f} … {pair['upper']:.4f}"
 
@@ -192,10 +192,10 @@ def norm_table(values: dict[str, Any]) -> Table:
             )
         )
     columns = ("equilibrium", "kernel", "‖W‖", "‖W_h‖", "‖W_h‖·‖W‖ ≤", "‖W_hᵀW‖ joint", "‖W_hᵀU‖", "proof")
-    return Table("Operator norms: from below (Lanczos) … from above (proved)", columns, tuple(rows))
+    return TextTable("Operator norms: from below (Lanczos) … from above (proved)", columns, tuple(rows))
 
 
-def verdict_table(values: dict[str, Any]) -> Table:
+def verdict_table(values: dict[str, Any]) -> TextTable:
     rows = tuple(
         (
             name,
@@ -217,10 +217,10 @@ def verdict_table(values: dict[str, Any]) -> Table:
         "measured rate",
         "solver steps",
     )
-    return Table("What the weights prove", columns, rows)
+    return TextTable("What the weights prove", columns, rows)
 
 
-def input_table(values: dict[str, Any]) -> Table:
+def input_table(values: dict[str, Any]) -> TextTable:
     rows = []
     for name, found in values.items():
         inputs, factor = found["inputs"], found["distance_factor"]
@@ -242,7 +242,7 @@ def input_table(values: dict[str, Any]) -> Table:
         "‖z − z*‖ ≤",
         "of ‖z‖, at most",
     )
-    return Table("How far the computed states are from the equilibria", columns, tuple(rows))
+    return TextTable("How far the computed states are from the equilibria", columns, tuple(rows))
 
 
 def notes(values: dict[str, Any]) -> list[str]:

@@ -23,23 +23,23 @@ import torch
 from jaxtyping import Int64, UInt8
 from torch import Tensor
 
-from geq.analysis.corruption_picture import draw_corruptions
-from geq.analysis.part import weights_key
-from geq.analysis.piece import Pieces
-from geq.analysis.result import Result, Table
-from geq.analysis.subject import Subject
+from geq.analysis.analysed_network import Subject
+from geq.analysis.calibration_picture import draw_corruptions
+from geq.analysis.part_runner import weights_key
+from geq.analysis.partial_results import Pieces
+from geq.analysis.result import Result, TextTable
+from geq.atomic_io import explained_write_errors
 from geq.data.corruption import SEVERITIES, corrupt, corruption_names
 from geq.data.corruption.cifar_c import read_cifar_c
-from geq.data.corruption.registry import ALL_GROUPS, known_names
+from geq.data.corruption.corruption_registry import ALL_GROUPS, known_names
 from geq.data.dataset import Dataset, Derived, Labelled
-from geq.data.protocol import first_classes, stratified
-from geq.durable import explained_write_errors
+from geq.data.splits import first_classes, stratified
 from geq.errors import DataError, InputError, unknown_name
 from geq.number_format import shown
+from geq.training.device import limited_threads
 from geq.training.evaluation import evaluate
-from geq.training.option import stored
-from geq.training.run import RunFolder
-from geq.training.thread import limited_threads
+from geq.training.run_folder import RunFolder
+from geq.training.train_options import stored
 
 CLEAN = "clean"
 
@@ -268,7 +268,7 @@ def group_errors(one: Sweep) -> dict[str, float]:
     return {group: one.mean_error(names) for group, names in members.items() if names}
 
 
-def summary_table(values: dict[str, Any], found: dict[str, Sweep]) -> Table:
+def summary_table(values: dict[str, Any], found: dict[str, Sweep]) -> TextTable:
     rows = []
     for name in found:
         one = values["runs"][name]
@@ -285,10 +285,10 @@ def summary_table(values: dict[str, Any], found: dict[str, Sweep]) -> Table:
         )
     groups = list(next(iter(values["runs"].values()))["group_error"])
     columns = ("run", "clean error", "mean error", *groups, "mean / clean", "mCE", "relative mCE")
-    return Table("Errors under corruption, means of 5 severities", columns, tuple(rows))
+    return TextTable("Errors under corruption, means of 5 severities", columns, tuple(rows))
 
 
-def corruption_table(values: dict[str, Any], mine: Sweep, reference: Sweep | None) -> Table:
+def corruption_table(values: dict[str, Any], mine: Sweep, reference: Sweep | None) -> TextTable:
     rows = []
     for name, errors in mine.errors.items():
         row = [name, *(f"{error:.1f}" for error in errors), f"{mine.error(name):.2f}"]
@@ -301,7 +301,7 @@ def corruption_table(values: dict[str, Any], mine: Sweep, reference: Sweep | Non
     columns = ["corruption", *(f"severity {s}" for s in SEVERITIES), "mean"]
     if reference is not None:
         columns += ["CE", "relative CE"]
-    return Table("Error in %", tuple(columns), tuple(rows))
+    return TextTable("Error in %", tuple(columns), tuple(rows))
 
 
 def notes(values: dict[str, Any], reference: str | None, mine: Sweep) -> list[str]:

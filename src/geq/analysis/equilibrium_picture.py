@@ -11,8 +11,8 @@ from torch import Tensor
 
 from geq.analysis.explanation import EquilibriumView
 from geq.analysis.landscape import Landscape, log_floor
-from geq.analysis.trace import Trace
-from geq.training.figure import new_figure, png
+from geq.analysis.solver_trace import Trace
+from geq.training.matplotlib_figure import new_figure, png
 
 OWN, PLAIN, PROMISE = "#0072B2", "#D55E00", "#009E73"
 """Blue, vermilion and green of Okabe and Ito, which every kind of colour vision tells apart."""

@@ -13,20 +13,18 @@ from torch import Tensor
 
 from geq.analysis.attention_map import AttentionMaps, attention_maps
 from geq.analysis.certificate import certify_states
-from geq.analysis.feature_map import branch_feature_map, layer_feature_map
 from geq.analysis.landscape import Landscape, landscape, plane_of
-from geq.analysis.saliency import grad_cam
-from geq.analysis.trace import Trace, Way, own_way, trace
+from geq.analysis.saliency import branch_feature_map, grad_cam, layer_feature_map
+from geq.analysis.solver_trace import Trace, Way, own_way, trace
 from geq.cells import EnergyProblem
 from geq.certificates.well_posedness import WellPosedness
-from geq.data.transform.pixel import Normalize
+from geq.data.transform.base import Normalize
 from geq.equilibrium import ignore_failures
 from geq.errors import InputError, OptionError, unknown_name
-from geq.model.feature_map import FeatureMap
-from geq.model.network import Network
+from geq.model.network import FeatureMap, Network
 from geq.operators.operator import size_of
 from geq.training.prediction import fitted
-from geq.training.run import RunFolder
+from geq.training.run_folder import RunFolder
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geq.analysis.constant import Constants, measure, unsuited
-from geq.analysis.norm import LayerNorms
-from geq.analysis.result import Bound, Result, Table
-from geq.analysis.subject import Subject, solved_tightly
+from geq.analysis.analysed_network import Subject, solved_tightly
+from geq.analysis.bound_constants import Constants, measure, unsuited
+from geq.analysis.result import Bound, Result, TextTable
+from geq.analysis.weight_norms import LayerNorms
 from geq.equilibrium import Equilibrium
 from geq.kernels.gaussian import PEAK_CURVATURE
 from geq.number_format import shown
@@ -222,7 +222,7 @@ def analyse(subject: Subject) -> Result:
     return Result(values, (table(values),), notes)
 
 
-def table(values: dict[str, Any]) -> Table:
+def table(values: dict[str, Any]) -> TextTable:
     rows = []
     for name, found in values.items():
         c = found["constants"]
@@ -241,4 +241,4 @@ def table(values: dict[str, Any]) -> Table:
                 )
             )
     columns = ("equilibrium", "μ", "β_max", "γ", "B", "form", "L ≤", "L found ≥", "verdict")
-    return Table("Proposition 3: ‖f(x₁) − f(x₂)‖ ≤ L‖x₁ − x₂‖", columns, tuple(rows))
+    return TextTable("Proposition 3: ‖f(x₁) − f(x₂)‖ ≤ L‖x₁ − x₂‖", columns, tuple(rows))

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from geq.document import finite
 from geq.model.config import from_fields
+from geq.safe_parsing import finite
 
 Verdict = Literal["holds", "violated", "says nothing"]
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """A table of text, as it is shown."""
 
     title: str
@@ -32,7 +32,7 @@ class Result:
     """
 
     values: Mapping[str, Any]
-    tables: Sequence[Table] = ()
+    tables: Sequence[TextTable] = ()
     notes: Sequence[str] = ()
 
     def as_mapping(self) -> dict[str, Any]:

@@ -18,9 +18,8 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from geq.equilibrium import ignore_failures
-from geq.errors import InputError, MissingExtraError, OptionError
-from geq.model.feature_map import FeatureMap
-from geq.model.network import Network
+from geq.errors import InputError, MissingExtraError, OptionError, unknown_name
+from geq.model.network import FeatureMap, Network
 
 
 def grad_cam(
@@ -37,7 +36,7 @@ def grad_cam(
         target: class of each image, or one for all.
         place: where; by default what the head reads.
 
-    >>> from geq.model.registry import create_model
+    >>> from geq.model.model_registry import create_model
     >>> model = create_model("geq_tiny").eval()
     >>> grad_cam(model, torch.randn(2, 1, 8, 8), 3).shape
     torch.Size([2, 8, 8])
@@ -119,3 +118,24 @@ def stretched(
     """Maps at the size of the image: ``bilinear``, or ``nearest`` where a patch is to be seen as such."""
     smooth = None if mode == "nearest" else False
     return F.interpolate(maps[:, None], (height, width), mode=mode, align_corners=smooth)[:, 0]
+
+
+def branch_feature_map(model: Network, number: int) -> FeatureMap:
+    """Return one of the network's branches, by its number from 0 on."""
+    maps = model.branch_feature_maps()
+    if not maps:
+        raise InputError(
+            f"{model.registry_name or type(model).__name__} has no equilibrium, so no branch {number}; "
+            "leave --branch out"
+        )
+    if not 0 <= number < len(maps):
+        raise OptionError(f"branch must lie in 0..{len(maps) - 1} for this network: got {number}")
+    return maps[number]
+
+
+def layer_feature_map(model: Network, name: str) -> FeatureMap:
+    """Return the output of any layer, by the dotted name of its submodule."""
+    modules = {key: module for key, module in model.named_modules() if key}
+    if name not in modules:
+        raise unknown_name("layer", name, modules)
+    return FeatureMap(name, modules[name])

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from geq.analysis.explanation import BranchView, Explanation
 from geq.analysis.saliency import stretched
-from geq.training.figure import new_figure, png
+from geq.training.matplotlib_figure import new_figure, png
 
 SALIENCY, WEIGHT, ENERGY = "inferno", "viridis", "cividis"
 """Colour maps whose lightness rises evenly, so that they can be read without seeing colours."""

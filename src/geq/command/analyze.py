@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from geq.command.option import add_dataset_options, add_json, add_quiet, nested, parse
-from geq.command.terminal import BAD, GOOD, WARNING, Bars, console_for, print_json
+from geq.command.argument_parser import add_dataset_options, add_json, add_quiet, nested, parse
+from geq.command.terminal import BAD, GOOD, WARNING, Bars, console_for, new_table, print_json
 from geq.errors import OptionError
 
 SUMMARY = """Analyse the trained network of a run: what its weights prove, what its probabilities are worth.
@@ -21,7 +21,7 @@ computed again unless the weights, the settings or --again say so."""
 
 
 def declare(parser: Any) -> None:
-    from geq.analysis.request import GROUPS, PARTS, Settings
+    from geq.analysis.settings import GROUPS, PARTS, Settings
 
     usual = Settings()
     parts = "; ".join(f"{name}: {part.summary or 'a bound'}" for name, part in PARTS.items())
@@ -92,8 +92,8 @@ def declare(parser: Any) -> None:
 def main(arguments: list[str]) -> int:
     asked = parse("analyze", SUMMARY, arguments, declare)
 
-    from geq.analysis.request import Settings, chosen
-    from geq.training.run import RunFolder
+    from geq.analysis.settings import GROUPS, PARTS, Settings, chosen
+    from geq.training.run_folder import RunFolder
 
     names = chosen(None if asked.only is None else words(asked.only))
     folder = RunFolder.find(asked.run, asked.runs)
@@ -106,7 +106,7 @@ def main(arguments: list[str]) -> int:
         read["reference"] = str(RunFolder.find(asked.reference, asked.runs).home)
     settings = Settings(**read)
 
-    from geq.analysis.part import run_parts
+    from geq.analysis.part_runner import run_parts
 
     bars = Bars(quiet=asked.quiet)
 
@@ -152,20 +152,17 @@ def numbers(text: str, option: str) -> tuple[float, ...]:
 
 
 def show(name: str, result: Any, new: bool) -> None:
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
-    from geq.analysis.request import PARTS
+    from geq.analysis.settings import PARTS
 
     colours = {"violated": BAD, "holds": GOOD, "yes": GOOD, "not proved": WARNING}
     console = console_for(width=160)
     kept = "" if new else " (kept from before; --again computes it anew)"
     console.print(f"[bold]{name}[/bold] · {PARTS[name].title}{kept}", highlight=False, soft_wrap=True)
     for data in result.tables:
-        table = Table(title=data.title, title_justify="left", box=box.SIMPLE_HEAD)
-        for number, column in enumerate(data.columns):
-            table.add_column(column, justify="left" if number == 0 else "right")
+        first, *others = data.columns
+        table = new_table(first, *(f">{column}" for column in others), title=data.title, title_justify="left")
         for row in data.rows:
             table.add_row(*(Text(cell, style=colours.get(cell, "")) for cell in row))
         console.print(table)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from geq.command.terminal import new_table
+from geq.number_format import percent
+
 MATRIX = 12
 """Most classes of which the whole matrix is printed; of more, the mistakes that are made most often."""
 WORST, MISTAKES = 10, 10
@@ -44,14 +47,8 @@ def mistakes(confusion: list[list[int]], classes: tuple[str, ...]) -> list[tuple
 
 def class_tables(confusion: list[list[int]], classes: tuple[str, ...]) -> list[Any]:
     """Return headings and tables for a terminal; the title of a table would be broken at its width."""
-    from rich import box
-    from rich.table import Table
-
     shares = class_accuracy(confusion, classes)
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("class")
-    for name in ("images", "right"):
-        table.add_column(name, justify="right")
+    table = new_table("class", ">images", ">right")
     if len(confusion[0]) > MATRIX:
         known = {name: share for name, share in shares.items() if share is not None}
         sizes = {name: sum(row) for name, row in zip(classes, confusion, strict=False)}
@@ -69,16 +66,7 @@ def class_tables(confusion: list[list[int]], classes: tuple[str, ...]) -> list[A
 
 
 def mistake_table(confusion: list[list[int]], classes: tuple[str, ...]) -> Any:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD)
-    for name in ("is", "taken for", "images", "of its class"):
-        table.add_column(name, justify="left" if name in ("is", "taken for") else "right")
+    table = new_table("is", "taken for", ">images", ">of its class")
     for truth, said, number, share in mistakes(confusion, classes)[:MISTAKES]:
         table.add_row(truth, said, f"{number:,}", percent(share))
     return table
-
-
-def percent(share: float | None) -> str:
-    return "–" if share is None else f"{share:.2f} %"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from geq.command.option import add_json, parse
-from geq.command.terminal import console_for, print_json
+from geq.command.argument_parser import add_json, parse
+from geq.command.terminal import console_for, new_table, print_json
 from geq.errors import OptionError
+from geq.number_format import option_text
 
 RESULTS = {
     "test_accuracy": "test accuracy (%)",
@@ -44,7 +45,7 @@ def main(arguments: list[str]) -> int:
     if len(asked.names) < 2:
         raise OptionError(f"compare needs two runs or more: got {len(asked.names)}; 'geq runs' lists them")
 
-    from geq.training.run import RunFolder
+    from geq.training.run_folder import RunFolder
 
     folders = [RunFolder.find(name, asked.runs) for name in asked.names]
     table = {"options": differing_options(folders), "results": results(folders)}
@@ -57,7 +58,7 @@ def main(arguments: list[str]) -> int:
 
 def differing_options(folders: list[Any]) -> dict[str, list[Any]]:
     """The options that are not the same in all runs, apart from those that change nothing of a result."""
-    from geq.training.option import PLACES
+    from geq.training.train_options import PLACES
 
     values = [folder.options().as_mapping() for folder in folders]
     return {
@@ -76,30 +77,10 @@ def results(folders: list[Any]) -> dict[str, list[float | None]]:
     return {label: row for label, row in rows.items() if any(value is not None for value in row)}
 
 
-def written(value: Any) -> str:
-    """
-    >>> written(98.3333), written(20220), written(None), written(["patch=4"])
-    ('98.33', '20,220', '–', 'patch=4')
-    """
-    if value is None:
-        return "–"
-    if isinstance(value, (bool, str)):
-        return str(value)
-    if isinstance(value, list):
-        return ", ".join(map(str, value)) or "–"
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if abs(value) < 10 else f"{value:.2f}"
-
-
 def show(names: list[str], table: dict[str, dict[str, list[Any]]]) -> None:
-    from rich import box
-    from rich.table import Table
-
-    printed = Table(box=box.SIMPLE_HEAD)
-    printed.add_column("")
-    for name in names:
-        printed.add_column(name, justify="right")
+    printed = new_table("", *(f">{name}" for name in names))
     for part in ("options", "results"):
         for label, row in table[part].items():
-            printed.add_row(label, *map(written, row))
+            printed.add_row(label, *map(option_text, row))
         printed.add_section()
     console_for().print(printed)

@@ -6,16 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from geq.command.option import add_json, add_quiet, parse
-from geq.command.terminal import BAD, GOOD, Bars, console_for, print_json
-from geq.data.catalogue import SUMMARIES, check_dataset_name
-from geq.data.root import data_root
-from geq.data.source import SOURCES, YOURS, check_files, source_of
+from geq.command.argument_parser import add_json, add_quiet, parse
+from geq.command.terminal import BAD, GOOD, Bars, console_for, new_table, print_json
+from geq.data.dataset_options import SUMMARIES, check_dataset_name, data_root
+from geq.data.download_sources import SOURCES, YOURS, check_files, known_sizes, source_of
 from geq.errors import DataError, GeqError, MissingDataError, unknown_name
 
 if TYPE_CHECKING:
-    from geq.data.dataset import Split
-    from geq.data.registry import AnyDataset
+    from geq.data.dataset_options import Split
+    from geq.data.dataset_registry import AnyDataset
 
 USAGE = """usage: geq data ACTION [options]
 
@@ -62,12 +61,9 @@ def list_command(arguments: list[str]) -> int:
 
 def _show(rows: list[dict[str, Any]], root: Path) -> None:
     console = console_for(width=120)
-    from rich import box
-    from rich.table import Table
-
-    table = Table(title=f"datasets below {root}", box=box.SIMPLE_HEAD)
-    for column in ("name", "what", "there", "checked by", *SPLITS):
-        table.add_column(column, no_wrap=column != "what")
+    columns = ("name", "what", "there", "checked by", *SPLITS)
+    unbroken = tuple(column for column in columns if column != "what")
+    table = new_table(*columns, unbroken=unbroken, title=f"datasets below {root}")
     for row in rows:
         cells = [f"{row['sizes'][split]:,}" if split in row["sizes"] else "–" for split in SPLITS]
         there = f"[{GOOD}]yes[/]" if row["there"] else "yours" if row["name"] in YOURS else "no"
@@ -89,14 +85,19 @@ def _show(rows: list[dict[str, Any]], root: Path) -> None:
 def _sizes(name: str, root: Path) -> tuple[dict[Split, int], str]:
     """The sizes of the official splits that can be read, and what is wrong with the first of the others.
 
-    A dataset that is not there has nothing wrong with it.
+    A dataset that is not there has nothing wrong with it. Official files are known by their names and sizes;
+    others are read, which takes seconds and torch.
     """
-    from geq.data.registry import dataset_info
-
     sizes: dict[Split, int] = {}
     problem = ""
     if name in YOURS:
         return sizes, problem
+    known = known_sizes(name, root)
+    if known is not None:
+        return known, problem
+
+    from geq.data.dataset_registry import dataset_info
+
     for split in SPLITS:
         if split == "val" and not dataset_info(name).own_val:
             continue
@@ -111,7 +112,7 @@ def _sizes(name: str, root: Path) -> tuple[dict[Split, int], str]:
 
 def _official(name: str, split: Split, root: Path) -> AnyDataset:
     """The split as it was published, with nothing held out."""
-    from geq.data.registry import dataset_info, load_dataset
+    from geq.data.dataset_registry import dataset_info, load_dataset
 
     return load_dataset(name, split, root=root, validation=None if dataset_info(name).own_val else 0)
 
@@ -155,7 +156,7 @@ def check_command(arguments: list[str]) -> int:
 
 def _check_by_reading(name: str, root: Path, say: Callable[[str, str, str], None]) -> int:
     """Read every image of every split; the number of those that cannot be read."""
-    from geq.data.registry import dataset_info
+    from geq.data.dataset_registry import dataset_info
 
     wrong = 0
     for split in SPLITS:
@@ -177,7 +178,7 @@ def _check_by_reading(name: str, root: Path, say: Callable[[str, str, str], None
 
 
 def _unreadable(dataset: AnyDataset) -> list[str]:
-    from geq.data.folder import FolderDataset
+    from geq.data.class_folders import FolderDataset
     from geq.data.segmentation import SegmentationDataset
 
     if not isinstance(dataset, FolderDataset | SegmentationDataset):
@@ -230,14 +231,14 @@ def corrupt_command(arguments: list[str]) -> int:
     words = "Write CIFAR-10-C; an interrupted run goes on."
     options = parse("data corrupt", words, arguments, declare_corrupt)
     root = data_root(options.data_root)
-    from geq.data.corruption.registry import corruption_names
+    from geq.data.corruption.corruption_registry import corruption_names
 
     for name in options.names or ():
         if name not in corruption_names():
             raise unknown_name("corruption", name, corruption_names())
     from geq.data.corruption.cifar_c import FOLDER, write_cifar_c
     from geq.data.dataset import ImageDataset
-    from geq.data.registry import load_dataset
+    from geq.data.dataset_registry import load_dataset
 
     clean = load_dataset("cifar10", "test", root=root, subset=options.subset)
     assert isinstance(clean, ImageDataset)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from geq.command.finding import Finding, as_mapping, examine
-from geq.command.option import add_json, add_quiet, parse
+from geq.command.argument_parser import add_json, add_quiet, parse
+from geq.command.doctor_checks import Finding, as_mapping, examine
 from geq.command.terminal import BAD, GOOD, WARNING, console_for, print_json
 from geq.errors import MissingExtraError
 

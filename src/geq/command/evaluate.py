@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from geq.command.class_table import class_accuracy, class_tables
-from geq.command.option import (
+from geq.command.argument_parser import (
     add_data,
     add_inference,
     add_json,
@@ -14,10 +14,12 @@ from geq.command.option import (
     nested,
     parse,
 )
-from geq.command.terminal import console_for, print_json
-from geq.data.catalogue import IMAGE_FOLDER, check_dataset_name
-from geq.training.headline import unit_of
-from geq.training.image_folder import is_folder, warn_of_changes
+from geq.command.class_table import class_accuracy, class_tables
+from geq.command.terminal import console_for, new_table, print_json
+from geq.data.dataset_options import IMAGE_FOLDER, check_dataset_name
+from geq.number_format import percent
+from geq.training.headline_metric import unit_of
+from geq.training.photo_folder_options import is_folder, warn_of_changes
 
 SUMMARY = """Measure the trained network of a run on a dataset.
 
@@ -57,17 +59,17 @@ def declare(parser: Any) -> None:
 def main(arguments: list[str]) -> int:
     asked = parse("evaluate", SUMMARY, arguments, declare)
 
-    from geq.training.run import RunFolder
+    from geq.training.run_folder import RunFolder
 
     folder = RunFolder.find(asked.run, asked.runs)
     if asked.data is not None and not is_folder(asked.data):
         check_dataset_name(asked.data)
 
     from geq.model.network import Network
-    from geq.training.choice import task_class
-    from geq.training.confusion_picture import keep_confusion
-    from geq.training.ingredient import evaluation_loader, open_split
-    from geq.training.thread import limited_threads
+    from geq.training.device import limited_threads
+    from geq.training.run_picture import keep_confusion
+    from geq.training.segmentation_task import task_class
+    from geq.training.setup import evaluation_loader, open_split
 
     model = Network.from_pretrained(folder.model)
     own = folder.options()
@@ -105,12 +107,8 @@ def main(arguments: list[str]) -> int:
 
 
 def show(values: dict[str, Any]) -> None:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, show_header=False)
-    table.add_column(style="bold")
-    table.add_column(justify="right")
+    table = new_table("measure", ">value", show_header=False)
+    table.columns[0].style = "bold"
     table.add_row("images", f"{values['images']:,}")
     for name, label in MEASURES.items():
         if name in values:
@@ -121,16 +119,14 @@ def show(values: dict[str, Any]) -> None:
     if "steps" in values:
         table.add_row("solver steps", f"{values['steps']:.2f}")
         table.add_row("worst residual", f"{values['residual']:.1e}")
-        table.add_row("not converged", f"{100 * values['unconverged']:.2f} %")
+        table.add_row("not converged", percent(100 * values["unconverged"]))
     console = console_for()
     console.print(f"{values['run']} on {values['data']} ({values['split']})", highlight=False, soft_wrap=True)
     console.print(table)
     if "class_iou" in values:
-        classes = Table(box=box.SIMPLE_HEAD)
-        classes.add_column("class")
-        classes.add_column("IoU", justify="right")
+        classes = new_table("class", ">IoU")
         for name, share in values["class_iou"].items():
-            classes.add_row(name, "–" if share is None else f"{share:.2f} %")
+            classes.add_row(name, percent(share))
         console.print(classes)
     elif "confusion" in values:
         for part in class_tables(values["confusion"], values["classes"]):

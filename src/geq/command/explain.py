@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from geq.command.option import add_dataset_options, add_json, add_quiet, chosen_data, parse
-from geq.command.terminal import console_for, print_json
+from geq.command.argument_parser import add_dataset_options, add_json, add_quiet, chosen_data, parse
+from geq.command.terminal import console_for, new_table, print_json
 from geq.errors import CheckpointError, GeqError, OptionError, check_seed
+from geq.number_format import percent
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from geq.analysis.explanation import Explainer, Explanation
-    from geq.training.run import RunFolder
+    from geq.training.run_folder import RunFolder
 
 SUMMARY = """Explain what the trained network of a run says about images, alone or beside other runs.
 
@@ -74,7 +75,7 @@ class Item:
 
 
 @dataclass
-class Outcome:
+class ExplainedImage:
     """What came of an image: explanations and files, or an error."""
 
     item: Item
@@ -91,7 +92,7 @@ def main(arguments: list[str]) -> int:
             raise OptionError(f"{problem} (images come right behind RUN, before the options)") from problem
         raise
 
-    from geq.training.run import RunFolder
+    from geq.training.run_folder import RunFolder
 
     if asked.images and asked.index is not None:
         raise OptionError("give image files or --index, not both")
@@ -109,7 +110,7 @@ def main(arguments: list[str]) -> int:
     output = make_folder(folders[0].explanation if asked.output is None else Path(asked.output))
     outcomes = []
     for item in items:
-        outcome = Outcome(item, [], [])
+        outcome = ExplainedImage(item, [], [])
         outcomes.append(outcome)
         try:
             explain_item(outcome, explainers, output, asked)
@@ -149,8 +150,8 @@ def test_items(folder: RunFolder, asked: Any) -> list[Item]:
     import torch
 
     from geq.data.dataset import check_indices
-    from geq.training.ingredient import open_split
-    from geq.training.picture import spread_over_classes
+    from geq.training.run_picture import spread_over_classes
+    from geq.training.setup import open_split
 
     test = open_split(chosen_data(folder.options(), asked), "test")
     few = asked.index is None
@@ -175,7 +176,7 @@ def make_folder(path: Path) -> Path:
     return path
 
 
-def explain_item(outcome: Outcome, explainers: list[Explainer], output: Path, asked: Any) -> None:
+def explain_item(outcome: ExplainedImage, explainers: list[Explainer], output: Path, asked: Any) -> None:
     """Explanations and pictures of one image."""
     from geq.analysis.equilibrium_picture import draw_equilibrium
     from geq.analysis.saliency_picture import draw_saliency
@@ -212,14 +213,14 @@ def available(explainer: Explainer, branch: int | None, layer: str | None) -> tu
 
 
 def keep(path: Path, content: bytes) -> Path:
-    from geq.durable import explained_write_errors, write_durably
+    from geq.atomic_io import explained_write_errors, write_durably
 
     with explained_write_errors(path, "The picture was not kept."):
         write_durably(path, content)
     return path
 
 
-def as_mapping(outcome: Outcome) -> dict[str, Any]:
+def as_mapping(outcome: ExplainedImage) -> dict[str, Any]:
     return {
         "image": outcome.item.name,
         "error": outcome.error,
@@ -253,23 +254,19 @@ def as_mapping(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def show(outcomes: list[Outcome], quiet: bool) -> None:
-    from rich import box
-    from rich.table import Table
-
+def show(outcomes: list[ExplainedImage], quiet: bool) -> None:
     console = console_for(width=120, quiet=quiet)
-    table = Table(box=box.SIMPLE_HEAD)
-    left = ("image", "run", "class", "saliency for")
-    for title in ("image", "run", "class", "confidence", "saliency for", "evaluations", "residual"):
-        table.add_column(title, justify="left" if title in left else "right")
-    table.add_column("‖z − z*‖/‖z‖ ≤", justify="right")
+    table = new_table(
+        *("image", "run", "class", ">confidence", "saliency for", ">evaluations", ">residual"),
+        ">‖z − z*‖/‖z‖ ≤",
+    )
     for outcome in outcomes:
         for e in outcome.explanations:
             table.add_row(
                 outcome.item.name,
                 e.run,
                 e.label,
-                f"{100 * e.confidence:.1f} %",
+                percent(100 * e.confidence, 1),
                 e.target,
                 "–" if e.steps is None else str(e.steps),
                 "–" if e.residual is None else f"{e.residual:.1e}",

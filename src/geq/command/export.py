@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from geq.command.option import add_json, add_quiet, parse
+from geq.command.argument_parser import add_json, add_quiet, parse
 from geq.command.terminal import console_for, print_json
 from geq.errors import CheckpointError, OptionError
 
@@ -53,15 +53,15 @@ def main(arguments: list[str]) -> int:
             f"--images must be at least 1, or the file would not be checked: got {asked.images}"
         )
 
-    from geq.training.run import RunFolder
+    from geq.training.run_folder import RunFolder
 
     folder = RunFolder.find(asked.run, asked.runs)
 
     from geq.export import Description, save_onnx, save_torch
+    from geq.export.check import sample_images
     from geq.export.onnx_file import need_onnx
-    from geq.export.sample import sample_images
     from geq.model.network import Network
-    from geq.training.thread import limited_threads
+    from geq.training.device import limited_threads
 
     targets = chosen_files(folder.path, asked)
     if "onnx" in targets:
@@ -107,8 +107,8 @@ def tune(network: Any, tol: float | None, max_steps: int | None) -> None:
 
 def chosen_files(folder: Path, asked: Any) -> dict[str, Path]:
     """The files to write; none of them may be there, unless forced, and their folders must be."""
-    from geq.durable import explained_write_errors
-    from geq.export.place import check_place
+    from geq.atomic_io import explained_write_errors
+    from geq.export.output_file import check_place
 
     result = {}
     for kind, name in NAMES.items():

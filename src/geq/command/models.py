@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from geq.command.option import add_json, parse
-from geq.command.terminal import console_for, print_json
+from geq.command.argument_parser import add_json, parse
+from geq.command.terminal import console_for, new_table, print_json
 from geq.errors import unknown_name
 from geq.model.catalogue import ModelRow, catalogue
-from geq.model.registry import list_models
+from geq.model.model_registry import list_models
 
 
 def short(number: int) -> str:
@@ -26,20 +26,12 @@ def short(number: int) -> str:
 
 
 def show_table(rows: list[ModelRow]) -> None:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(
+    table = new_table(
+        *("name", ">size", ">cost", ">input", "source", "reported"),
+        unbroken=("name", "size", "cost", "input"),
         title=f"{len(rows)} models",
         caption="size: parameters; cost: multiply-adds of one evaluation, one image; reported: accuracy in %",
-        box=box.SIMPLE_HEAD,
     )
-    table.add_column("name", no_wrap=True)
-    table.add_column("size", justify="right", no_wrap=True)
-    table.add_column("cost", justify="right", no_wrap=True)
-    table.add_column("input", justify="right", no_wrap=True)
-    table.add_column("source")
-    table.add_column("reported")
     for row in rows:
         size = "×".join(map(str, row.input_shape))
         reported = row.reported or "–"

@@ -6,9 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from geq.command.option import add_inference, add_json, add_quiet, chosen_inference, parse
-from geq.command.terminal import console_for, print_json
+from geq.command.argument_parser import add_inference, add_json, add_quiet, chosen_inference, parse
+from geq.command.terminal import console_for, new_table, print_json
 from geq.errors import OptionError
+from geq.number_format import percent
 
 SUMMARY = """Classify image files with the trained network of a run, or label their pixels.
 
@@ -36,7 +37,7 @@ def declare(parser: Any) -> None:
 def main(arguments: list[str]) -> int:
     asked = parse("predict", SUMMARY, arguments, declare)
 
-    from geq.training.run import RunFolder
+    from geq.training.run_folder import RunFolder
 
     folder = RunFolder.find(asked.run, asked.runs)
 
@@ -54,8 +55,8 @@ def main(arguments: list[str]) -> int:
     predictions: list[Any]
     errors: list[str] = []
     if model.labels_pixels:
-        from geq.training.inference import Inference
-        from geq.training.scene_prediction import predict_scenes
+        from geq.training.segmentation_prediction import predict_scenes
+        from geq.training.sliding_window import Inference
 
         inference = Inference.of(chosen_inference(folder.options(), asked))
         output = None if asked.output is None else Path(asked.output)
@@ -105,29 +106,19 @@ def solver_cells(p: Any) -> tuple[str, str, str]:
 
 
 def show_labels(predictions: list[Any]) -> None:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD)
-    for title in ("image", "class", "confidence", "next", "steps", "residual", "converged"):
-        table.add_column(title, justify="left" if title in ("image", "class", "next") else "right")
+    table = new_table("image", "class", ">confidence", "next", ">steps", ">residual", ">converged")
     for p in predictions:
-        others = [f"{name} {100 * share:.1f} %" for name, share in p.top(2)[1:]]
-        confidence = f"{100 * p.confidence:.1f} %"
+        others = [f"{name} {percent(100 * share, 1)}" for name, share in p.top(2)[1:]]
+        confidence = percent(100 * p.confidence, 1)
         table.add_row(str(p.path), p.label, confidence, *(others or ["–"]), *solver_cells(p))
     console_for().print(table)
 
 
 def show_scenes(predictions: list[Any]) -> None:
-    from rich import box
-    from rich.table import Table
-
     console = console_for()
-    table = Table(box=box.SIMPLE_HEAD)
-    for title in ("image", "classes", "steps", "residual", "converged"):
-        table.add_column(title, justify="left" if title in ("image", "classes") else "right")
+    table = new_table("image", "classes", ">steps", ">residual", ">converged")
     for p in predictions:
-        classes = ", ".join(f"{name} {100 * share:.1f} %" for name, share in p.shares.items())
+        classes = ", ".join(f"{name} {percent(100 * share, 1)}" for name, share in p.shares.items())
         table.add_row(str(p.path), classes, *solver_cells(p))
     console.print(table)
     for p in predictions:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from geq.command.option import add_json, parse
-from geq.command.terminal import BAD, console_for, print_json
+from geq.command.argument_parser import add_json, parse
+from geq.command.terminal import BAD, console_for, new_table, print_json
+from geq.number_format import percent
 
 
 def declare(parser: Any) -> None:
@@ -16,7 +17,7 @@ def declare(parser: Any) -> None:
 def describe(folder: Any) -> dict[str, Any]:
     """One run in a row; a damaged one says so instead of hiding the others."""
     from geq.errors import GeqError
-    from geq.training.headline import headline_of
+    from geq.training.headline_metric import headline_of
 
     try:
         options, epochs, final = folder.options(), folder.epochs(), folder.result()
@@ -47,7 +48,7 @@ def main(arguments: list[str]) -> int:
 
     from pathlib import Path
 
-    from geq.training.run import RunFolder, known_runs
+    from geq.training.run_folder import RunFolder, known_runs
 
     rows = [describe(RunFolder(Path(asked.runs) / name)) for name in known_runs(asked.runs)]
     if asked.json:
@@ -60,25 +61,13 @@ def main(arguments: list[str]) -> int:
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD)
-    for title, side in {
-        "run": "left",
-        "state": "left",
-        "model": "left",
-        "data": "left",
-        "seed": "right",
-        "epoch": "right",
-        "validation": "right",
-        "test": "right",
-        "size": "right",
-        "time": "right",
-        "started": "left",
-    }.items():
-        table.add_column(title, justify=side, no_wrap=title == "run")  # type: ignore[arg-type]
+    table = new_table(
+        *("run", "state", "model", "data", ">seed", ">epoch", ">validation", ">test", ">size", ">time"),
+        "started",
+        unbroken=("run",),
+    )
     for row in rows:
         if row["state"] == "damaged":
             table.add_row(row["name"], Text(f"damaged: {row['problem']}", style=BAD))
@@ -97,7 +86,3 @@ def show(rows: list[dict[str, Any]]) -> None:
             str(row["started"] or "–")[:16].replace("T", " "),
         )
     console_for().print(table)
-
-
-def percent(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f} %"

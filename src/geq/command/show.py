@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from geq.command.argument_parser import add_json, parse
 from geq.command.models import short
-from geq.command.option import add_json, parse
 from geq.command.terminal import console_for, print_json
-from geq.model.registry import create_model, model_spec
+from geq.model.model_registry import create_model, model_spec
 
 if TYPE_CHECKING:
     from torch import nn

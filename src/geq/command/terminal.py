@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from geq.document import finite
 from geq.errors import MissingExtraError
-from geq.output import takes_every_letter
+from geq.safe_parsing import finite
+from geq.standard_streams import takes_every_letter
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 GOOD, BAD, WARNING = "green", "bold red", "yellow"
 """Colours that mean something: what holds, what does not, and what to look at."""
@@ -35,6 +36,24 @@ def console_for(on_stderr: bool = False, quiet: bool = False, width: int = 160) 
     if not console.is_terminal:
         console.width = max(console.width, width)
     return console
+
+
+def new_table(*headings: str, unbroken: tuple[str, ...] = (), **options: Any) -> Table:
+    """Return an empty table.
+
+    Args:
+        headings: Of the columns; ``>`` before one aligns its column to the right.
+        unbroken: Headings, without that sign, of the columns whose words are never broken.
+        options: Of the table, such as its title.
+    """
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, **options)
+    for heading in headings:
+        name = heading.removeprefix(">")
+        table.add_column(name, justify="right" if heading != name else "left", no_wrap=name in unbroken)
+    return table
 
 
 class Bars:

@@ -7,14 +7,21 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from geq.command.argument_parser import add_json, add_quiet
 from geq.command.evaluate import MEASURES
-from geq.command.option import add_json, add_quiet
-from geq.command.terminal import console_for, print_json
-from geq.command.training import DEFAULT_MODEL, add_folder, as_yaml, declare_training, parse_training
+from geq.command.terminal import console_for, new_table, print_json
+from geq.command.training_arguments import (
+    DEFAULT_MODEL,
+    add_folder,
+    as_yaml,
+    declare_training,
+    parse_training,
+)
 from geq.errors import OptionError
+from geq.number_format import percent
 
 if TYPE_CHECKING:
-    from geq.training.fit import Outcome
+    from geq.training.fit import TrainingOutcome
 
 SUMMARY = """Train a network. Without options: a small GEQ on scikit-learn's digits, about a minute.
 
@@ -50,7 +57,7 @@ def main(arguments: list[str]) -> int:
 
     from geq.training.fit import resume, train
     from geq.training.interrupt import TrainingInterrupted
-    from geq.training.run import RunFolder
+    from geq.training.run_folder import RunFolder
 
     logging.basicConfig(level=logging.WARNING, format="geq: %(message)s", stream=sys.stderr)
     console = console_for(parsed.json, parsed.quiet)
@@ -72,22 +79,19 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def show_outcome(outcome: Outcome, console: Any) -> None:
+def show_outcome(outcome: TrainingOutcome, console: Any) -> None:
     """The table at the end, and what to do next."""
-    from rich import box
-    from rich.table import Table
-
     final, options = outcome.final, outcome.folder.options()
-    table = Table(box=box.SIMPLE_HEAD, show_header=False, title=f"{options.model} on {options.data}")
-    table.add_column(style="bold")
-    table.add_column(justify="right")
+    title = f"{options.model} on {options.data}"
+    table = new_table("measure", ">value", show_header=False, title=title)
+    table.columns[0].style = "bold"
     for name, label in MEASURES.items():
         if f"test_{name}" in final:
-            table.add_row(f"test {label}", f"{final[f'test_{name}']:.2f} %")
+            table.add_row(f"test {label}", percent(final[f"test_{name}"]))
     table.add_row("test loss", f"{final['test_loss']:.4f}")
     if "test_steps" in final:
         table.add_row("solver steps", f"{final['test_steps']:.1f}")
-        table.add_row("not converged", f"{100 * final['test_unconverged']:.2f} %")
+        table.add_row("not converged", percent(100 * final["test_unconverged"]))
     table.add_row("parameters", f"{final['parameters']:,}")
     table.add_row("epochs", str(final["epochs"]))
     table.add_row("time", f"{final['seconds']:.0f} s ({final['cpu_seconds']:.0f} s of CPU)")

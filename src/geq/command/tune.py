@@ -7,9 +7,16 @@ import sys
 from dataclasses import fields
 from typing import Any
 
-from geq.command.option import add_json, add_quiet
-from geq.command.terminal import console_for, print_json
-from geq.command.training import DEFAULT_MODEL, add_folder, as_yaml, declare_training, parse_training
+from geq.command.argument_parser import add_json, add_quiet
+from geq.command.terminal import console_for, new_table, print_json
+from geq.command.training_arguments import (
+    DEFAULT_MODEL,
+    add_folder,
+    as_yaml,
+    declare_training,
+    parse_training,
+)
+from geq.number_format import option_text, percent
 
 SUMMARY = """Search the γ rule, the patch, the split and the learning rate of a network.
 
@@ -21,7 +28,7 @@ DEFAULTS = {"validation": 0.2, "epochs": 5}
 
 
 def declare(parser: Any, model: str = DEFAULT_MODEL) -> None:
-    from geq.training.search import SearchOptions
+    from geq.training.hyperparameter_search import SearchOptions
 
     parser.usage = "geq tune [FOLDER] [options]"
     add_folder(parser)
@@ -37,8 +44,8 @@ def main(arguments: list[str]) -> int:
         print(as_yaml(options), end="")
         return 0
 
+    from geq.training.hyperparameter_search import UNFIT, Search, SearchOptions
     from geq.training.interrupt import TrainingInterrupted
-    from geq.training.search import UNFIT, Search, SearchOptions
 
     logging.basicConfig(level=logging.WARNING, format="geq: %(message)s", stream=sys.stderr)
     console = console_for(parsed.json, parsed.quiet)
@@ -47,11 +54,9 @@ def main(arguments: list[str]) -> int:
     )
 
     def report(trial: Any) -> None:
-        tried = "  ".join(f"{name} {written(value)}" for name, value in trial.params.items())
+        tried = "  ".join(f"{name} {option_text(value)}" for name, value in trial.params.items())
         result = (
-            f"{trial.value:.2f} %"
-            if trial.value is not None
-            else trial.user_attrs.get(UNFIT, trial.state.name)
+            percent(trial.value) if trial.value is not None else trial.user_attrs.get(UNFIT, trial.state.name)
         )
         console.print(f"trial {trial.number:3d}  {tried}  →  {result}", highlight=False, soft_wrap=True)
 
@@ -69,7 +74,7 @@ def main(arguments: list[str]) -> int:
 
 def described(trial: Any) -> dict[str, Any]:
     """A trial for programs, with the accuracy (or mIoU) in %, or the reason why it could not be trained."""
-    from geq.training.search import UNFIT
+    from geq.training.hyperparameter_search import UNFIT
 
     return {
         "trial": trial.number,
@@ -80,16 +85,9 @@ def described(trial: Any) -> dict[str, Any]:
     }
 
 
-def written(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
 def show(study: Any, search: Any, console: Any) -> None:
     """The best trials, and how to train with the best of them."""
-    from rich import box
-    from rich.table import Table
-
-    from geq.weights.recipe import plain_command
+    from geq.weights.training_command import plain_command
 
     ranked = sorted(
         (trial for trial in study.trials if trial.value is not None), key=lambda trial: -float(trial.value)
@@ -97,13 +95,11 @@ def show(study: Any, search: Any, console: Any) -> None:
     if not ranked:
         console.print("no trial could be trained: see the reasons above", highlight=False)
         return
-    table = Table(box=box.SIMPLE_HEAD)
     names = list(ranked[0].params)
-    for title in ("trial", "validation", *names):
-        table.add_column(title, justify="right")
+    table = new_table(">trial", ">validation", *(f">{name}" for name in names))
     for trial in ranked[:10]:
         table.add_row(
-            str(trial.number), f"{trial.value:.2f} %", *(written(trial.params.get(name)) for name in names)
+            str(trial.number), percent(trial.value), *(option_text(trial.params.get(name)) for name in names)
         )
     console.print(table)
     best = plain_command(search.with_choices(ranked[0].params))

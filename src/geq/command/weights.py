@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from geq.command.option import add_json, add_quiet, parse
-from geq.command.terminal import Bars, console_for, print_json
+from geq.command.argument_parser import add_json, add_quiet, parse
+from geq.command.terminal import Bars, console_for, new_table, print_json
 from geq.errors import OptionError
+from geq.number_format import percent
 
 SUMMARY = """List the trained networks that come with geq, print the card of one, or pack a finished run like
 them.
@@ -57,7 +58,7 @@ def main(arguments: list[str]) -> int:
 
 
 def pack_run(asked: Any) -> None:
-    from geq.training.run import RunFolder
+    from geq.training.run_folder import RunFolder
     from geq.weights.card import disk_size
     from geq.weights.pack import pack
 
@@ -88,9 +89,8 @@ def pack_run(asked: Any) -> None:
 def show_card(name: str, as_json: bool) -> None:
     from rich.markdown import Markdown
 
-    from geq.model.shipped import shipped_folder
-    from geq.weights.card import read_card
-    from geq.weights.text import model_card
+    from geq.model.shipped_networks import shipped_folder
+    from geq.weights.card import model_card, read_card
 
     card = read_card(shipped_folder(name))
     if as_json:
@@ -105,10 +105,7 @@ def show_card(name: str, as_json: bool) -> None:
 
 
 def show_list(as_json: bool) -> None:
-    from rich import box
-    from rich.table import Table
-
-    from geq.model.shipped import shipped_folder
+    from geq.model.shipped_networks import shipped_folder
     from geq.weights.card import disk_size, shipped_cards
 
     rows: list[dict[str, Any]] = [
@@ -127,23 +124,22 @@ def show_list(as_json: bool) -> None:
     if as_json:
         print_json(rows)
         return
-    table = Table(
-        box=box.SIMPLE_HEAD,
+    columns = ("name", "data", "parameters", "accuracy", "ECE", "corrupted", "on disk")
+    table = new_table(
+        *columns[:2],
+        *(f">{column}" for column in columns[2:]),
+        unbroken=columns,
         caption="accuracy on the test images; corrupted: mean over 19 corruptions at 5 severities; "
         "'geq weights NAME' says more",
     )
-    table.add_column("name", no_wrap=True)
-    table.add_column("data", no_wrap=True)
-    for title in ("parameters", "accuracy", "ECE", "corrupted", "on disk"):
-        table.add_column(title, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(
             row["name"],
             row["data"],
             f"{row['parameters']:,}",
-            f"{row['accuracy']:.2f} %",
-            f"{row['ece']:.2f} %",
-            f"{row['corruption_accuracy']:.2f} %",
+            percent(row["accuracy"]),
+            percent(row["ece"]),
+            percent(row["corruption_accuracy"]),
             f"{row['bytes'] / 1000:.0f} kB",
         )
     console = console_for(width=100)

@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Int64, UInt8
 
 from geq.data.dataset import ImageDataset, Statistics
-from geq.data.restricted import FIX, read_pickle
-from geq.data.source import how_to_get
+from geq.data.download_sources import how_to_get
+from geq.data.restricted_pickle import FIX, read_pickle
 from geq.errors import DataError, MissingDataError
 
 PIXELS = 3 * 32 * 32

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Int64, UInt8
 from torch import Tensor
 
+from geq.data.dataset_options import Split
 from geq.errors import DataError, InputError
 
-Split = Literal["train", "val", "test"]
 Indices = Int64[Tensor, "m"] | Sequence[int]
 
 

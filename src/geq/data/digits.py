@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from geq.data.dataset import ImageDataset, Statistics
-from geq.data.protocol import stratified
+from geq.data.splits import stratified
 from geq.errors import MissingExtraError
 
 TEST_SIZE = 360

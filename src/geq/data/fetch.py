@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from geq.atomic_io import ADVICE, exclusively, explained_write_errors, remove_leftovers, sync_folder
 from geq.data.archive import LARGEST, staging_prefix, unpack
-from geq.data.root import OPTION
-from geq.data.source import Download, md5_of, source_of
-from geq.durable import ADVICE, exclusively, explained_write_errors, remove_leftovers, sync_folder
+from geq.data.dataset_options import OPTION
+from geq.data.download_sources import Download, md5_of, source_of
 from geq.errors import DataError, OptionError
 
 Progress = Callable[[str, int, int | None], None]

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from geq.data.class_folders import FolderDataset
 from geq.data.dataset import ImageDataset
-from geq.data.folder import FolderDataset
+from geq.data.dataset_registry import AnyDataset
 from geq.data.hub import HubDataset
-from geq.data.registry import AnyDataset
 from geq.data.restoration import RestorationDataset
-from geq.document import finite
 from geq.errors import DataError
+from geq.safe_parsing import finite
 
 SAMPLED = 250
 """Files whose content is read, evenly spread over a dataset; of the others the names and sizes count."""

@@ -12,8 +12,9 @@ import torch
 from jaxtyping import Int64, UInt8
 from torch import Tensor
 
-from geq.data.dataset import Indices, Split, Statistics, check_indices
-from geq.data.image import decode_image
+from geq.data.dataset import Indices, Statistics, check_indices
+from geq.data.dataset_options import Split
+from geq.data.image_reader import decode_image
 from geq.errors import DataError, MissingExtraError, one_line, unknown_name
 
 MEASURED = 1000

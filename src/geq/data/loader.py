@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils import data
 
 from geq.data.dataset import Dataset
-from geq.data.transform.kind import Transform
+from geq.data.transform.base import Transform
 from geq.errors import CheckedOptions, DataError, GeqError, OptionError, check_seed
 
 NEWS = 2.0

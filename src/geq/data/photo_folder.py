@@ -14,9 +14,7 @@ from pathlib import Path
 
 import torch
 
-from geq.data.catalogue import IMAGE_FOLDER
-from geq.data.dataset import Split
-from geq.data.folder import (
+from geq.data.class_folders import (
     IMAGENET_STATISTICS,
     SPLITS,
     FolderDataset,
@@ -26,9 +24,8 @@ from geq.data.folder import (
     subfolders,
     warn_of_absent,
 )
-from geq.data.image import image_files
-from geq.data.option import DatasetOptions
-from geq.data.root import OPTION
+from geq.data.dataset_options import IMAGE_FOLDER, OPTION, DatasetOptions, Split
+from geq.data.image_reader import image_files
 from geq.errors import DataError, MissingDataError, OptionError
 
 SIZE = 256
@@ -99,7 +96,7 @@ def read_flat_folder(
     """Read ``folder``/CLASS/*.jpeg: ``share`` of each class as ``val`` and ``test``, the rest as ``train``.
 
     A class of several images has at least one in each part; a single image is for training. ``class_list`` is
-    as of :func:`~geq.data.folder.read_image_folder`.
+    as of :func:`~geq.data.class_folders.read_image_folder`.
     """
     if not 0 < share < 1:
         raise OptionError(f"test_share must be a share between 0 and 1: got {share}; 0.2 is usual")

@@ -11,9 +11,10 @@ import torch
 from jaxtyping import Int64, UInt8
 from torch import Tensor
 
-from geq.data.dataset import Indices, Split, Statistics, check_indices
-from geq.data.image import image_files, read_image, read_mask
-from geq.data.source import how_to_get
+from geq.data.dataset import Indices, Statistics, check_indices
+from geq.data.dataset_options import Split
+from geq.data.download_sources import how_to_get, places_of
+from geq.data.image_reader import image_files, read_image, read_mask
 from geq.errors import DataError, MissingDataError
 
 IGNORE = 255
@@ -93,7 +94,7 @@ class SegmentationDataset:
 
 def read_cityscapes(split: Split, root: Path) -> SegmentationDataset:
     """leftImg8bit/SPLIT/CITY/*_leftImg8bit.png with gtFine/SPLIT/CITY/*_gtFine_labelIds.png, 19 train ids."""
-    base = _first_folder(root, ("cityscapes", "Cityscapes"), "cityscapes")
+    base = _first_folder(root, "cityscapes")
     if split == "test":
         raise DataError("the labels of Cityscapes' test split are not public: judge on 'val'")
     images = base / "leftImg8bit" / split
@@ -121,7 +122,7 @@ def read_camvid(split: Split, root: Path) -> SegmentationDataset:
 
     Masks hold 0..10, and 11 for void, which becomes :data:`IGNORE`.
     """
-    base = _first_folder(root, ("camvid", "CamVid"), "camvid")
+    base = _first_folder(root, "camvid")
     table = np.full(256, IGNORE, dtype=np.uint8)
     table[: len(CAMVID_CLASSES)] = np.arange(len(CAMVID_CLASSES))
     images = base / split
@@ -140,12 +141,13 @@ def read_camvid(split: Split, root: Path) -> SegmentationDataset:
     )
 
 
-def _first_folder(root: Path, names: tuple[str, ...], dataset: str) -> Path:
-    for name in names:
-        if (root / name).is_dir():
-            return root / name
+def _first_folder(root: Path, name: str) -> Path:
+    places = places_of(name, root)
+    for place in places:
+        if place.is_dir():
+            return place
     raise MissingDataError(
-        f"{dataset} is not below {root}: it must hold the folder {names[0]}; {how_to_get(dataset)}"
+        f"{name} is not below {root}: it must hold the folder {places[0].name}; {how_to_get(name)}"
     )
 
 

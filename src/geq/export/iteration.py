@@ -2,7 +2,7 @@
 
 The rules are those of :mod:`geq.solvers.rules`: a sample that has converged or diverged is held at its best
 state, everything else is per sample. What differs is the arithmetic of a step: nothing is changed in place,
-and Anderson's system is solved by :func:`~geq.export.elimination.solve_positive`.
+and Anderson's system is solved by :func:`~geq.export.iteration.solve_positive`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,83 @@ from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
+from torch.export.graph_signature import InputKind
 
+from geq.cells.base import State, parts_of
 from geq.errors import OptionError
-from geq.export.elimination import solve_positive
+from geq.export.cell_maps import Context, PlainMap
 from geq.solvers import Anderson, Picard, Solver, rules
+
+BATCH = 2
+"""Images of the batch that is traced; anything but 1, which the tracer takes for a constant."""
+
+
+class TracedMap(nn.Module):
+    """A map as a graph of tensor operations; :meth:`evaluate` takes its weights as arguments.
+
+    The body of a ``while_loop`` can neither reach tensors outside nor call modules. So ``plain`` is traced by
+    itself first, for any batch, and its graph is then run operation by operation. ``forward`` is that of
+    ``plain``.
+
+    Args:
+        plain: the map.
+        z, context: an example.
+    """
+
+    def __init__(self, plain: PlainMap, z: State, context: Context) -> None:
+        super().__init__()
+        self.plain = plain
+        batch = torch.export.Dim("batch")
+        by_sample = [{0: batch} if part.dim() else None for part in context]
+        of_state: Any = tuple({0: batch} for _ in parts_of(z))
+        shapes = (of_state if isinstance(z, tuple) else of_state[0], tuple(by_sample))
+        with torch.no_grad():
+            program = torch.export.export(plain, (z, context), dynamic_shapes=shapes, strict=False)
+        self.graph = program.graph_module
+        self.names: list[str] = []
+        for spec in program.graph_signature.input_specs:
+            if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
+                assert spec.target is not None
+                self.names.append(f"plain.{spec.target}")
+            elif spec.kind is InputKind.CONSTANT_TENSOR:
+                assert spec.target is not None
+                name = f"constant_{len(self.names)}"
+                self.register_buffer(name, program.constants[spec.target])
+                self.names.append(name)
+
+    def weights(self) -> tuple[Tensor, ...]:
+        """What :meth:`evaluate` takes first."""
+        found: dict[str, Tensor] = {**dict(self.named_parameters()), **dict(self.named_buffers())}
+        return tuple(found[name] for name in self.names)
+
+    def evaluate(self, weights: tuple[Tensor, ...], z: State, context: Context) -> State:
+        result = torch.fx.Interpreter(self.graph).run(*weights, *parts_of(z), *context)
+        return tuple(result) if isinstance(z, tuple) else result[0]
+
+
+def solve_positive(
+    system: Float[Tensor, "batch n n"], right: Float[Tensor, "batch n"], least_pivot: float
+) -> Float[Tensor, "batch n"]:
+    """The solution for symmetric matrices whose eigenvalues are at least ``least_pivot`` > 0.
+
+    Gauss–Jordan elimination, unrolled over the n columns. It needs no exchange of rows: the pivots are Schur
+    complements, so none is below the least eigenvalue. One that comes out smaller is rounding, and is raised
+    to it.
+
+    >>> solve_positive(torch.tensor([[[2.0, 1.0], [1.0, 2.0]]]), torch.tensor([[3.0, 3.0]]), 1.0)
+    tensor([[1., 1.]])
+    """
+    n = int(system.shape[1])
+    rows = torch.cat((system, right.unsqueeze(2)), 2)
+    unit = torch.eye(n, dtype=system.dtype, device=system.device)
+    for j in range(n):
+        pivot_row = rows.narrow(1, j, 1)
+        pivot_row = pivot_row / pivot_row.narrow(2, j, 1).clamp_min(least_pivot)
+        # Row j becomes pivot_row; every other row loses its multiple of it.
+        rows = rows - (rows.narrow(2, j, 1) - unit.narrow(1, j, 1)) * pivot_row
+    return rows.select(2, n)
+
 
 Memory = tuple[Tensor, ...]
 
@@ -100,7 +172,7 @@ def steps_of(solver: Solver[Any]) -> Steps:
 
 
 @dataclass(frozen=True)
-class Measured:
+class SolvedState:
     """Where a solve ended: the best state of every sample, its residual, and the evaluations."""
 
     value: Float[Tensor, "batch size"]
@@ -123,7 +195,7 @@ def find_fixed_point(
     solver: Steps,
     tolerance: Float[Tensor, ""],
     max_steps: Int[Tensor, ""],
-) -> Measured:
+) -> SolvedState:
     """Solve z = fn(z, *inputs); ``inputs`` are all tensors that fn uses."""
     memory = solver.init(start)
 
@@ -168,4 +240,4 @@ def find_fixed_point(
     )
     # The operator itself: its usual front end would compile the body, which needs no compiler to be traced.
     end = torch.ops.higher_order.while_loop(unfinished, advance, carried, (tolerance, max_steps, *inputs))
-    return Measured(end[2], end[3], end[5])
+    return SolvedState(end[2], end[3], end[5])

@@ -17,10 +17,9 @@ from torch import Tensor, nn
 
 from geq.errors import DataError, MissingExtraError, OptionError, one_line
 from geq.export.check import MANY_STEPS, TIGHT, Agreement, Runner, compare
-from geq.export.description import Description
-from geq.export.place import put
-from geq.export.portable import PortableNetwork
-from geq.export.quiet import reason, without_noise
+from geq.export.file_description import Description
+from geq.export.output_file import put, reason, without_noise
+from geq.export.portable_network import PortableNetwork
 from geq.export.torch_file import example, trace
 from geq.model.network import Network
 
@@ -40,7 +39,7 @@ class WithOptions(nn.Module):
         self.portable = portable
 
     def forward(self, images: Tensor, tolerance: Tensor, max_steps: Tensor) -> tuple[Tensor, ...]:
-        return self.portable.run(images, tolerance, max_steps)
+        return self.portable.labelled(images, tolerance, max_steps)
 
 
 def need_onnx() -> None:

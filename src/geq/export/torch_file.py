@@ -19,11 +19,10 @@ from torch import Tensor, nn
 
 from geq.errors import OptionError
 from geq.export.check import MANY_STEPS, TIGHT, Agreement, Runner, compare
-from geq.export.description import Description
-from geq.export.place import put
-from geq.export.portable import PortableNetwork
-from geq.export.quiet import reason, without_noise
-from geq.export.trace import BATCH
+from geq.export.file_description import Description
+from geq.export.iteration import BATCH
+from geq.export.output_file import put, reason, without_noise
+from geq.export.portable_network import PortableNetwork
 from geq.model.network import Network
 
 DESCRIPTION = "geq.json"

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch._C._functorch import TransformType
 from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
+from torch.autograd import forward_ad
 
 from geq.cells.base import Equation, State
 from geq.cells.linearisation import AutogradLinearisation, Linearisation
@@ -42,18 +43,23 @@ def refuse_second_derivative(grad: Tensor | None = None) -> None:
 def refuse_transforms(gradient: Gradient) -> None:
     """Refuse the transforms of ``torch.func``, except those that can differentiate through iterations.
 
-    torch would fail in them with an error about storage, or about control flow that depends on data.
+    torch would fail in them with an error about storage, or about control flow that depends on data; and
+    forward mode would return no tangent for a cell without parameters, without a word.
     """
     transforms = {level.key() for level in retrieve_all_functorch_interpreters()}
     if TransformType.Vmap in transforms:
         raise GradientError(
-            "torch.func.vmap cannot follow a solve, which stops each sample by itself: a layer takes a whole "
-            "batch anyway; for gradients of single samples call torch.autograd.grad in a loop over them"
+            "torch.func.vmap, which jacfwd and hessian use, cannot follow a solve, which stops each sample "
+            "by itself: a layer takes a whole batch anyway; for gradients of single samples call "
+            "torch.autograd.grad in a loop over them, for a Jacobian torch.autograd.functional.jacobian"
         )
-    if gradient.iterations is None and transforms & {TransformType.Grad, TransformType.Jvp}:
+    forward_mode = forward_ad._current_level >= 0
+    differentiates = forward_mode or transforms & {TransformType.Grad, TransformType.Jvp}
+    if gradient.iterations is None and differentiates:
         raise GradientError(
-            f"{type(gradient).__name__} cannot be used in torch.func.grad, vjp, jacrev, jacfwd or jvp: use "
-            "torch.autograd.grad or torch.autograd.functional.jacobian, or gradient=Unrolled(steps)"
+            f"{type(gradient).__name__} cannot be used in torch.func.grad, vjp, jacrev, jacfwd or jvp, nor "
+            "in forward mode: use torch.autograd.grad or torch.autograd.functional.jacobian, or "
+            "gradient=geq.gradients.Unrolled(steps)"
         )
 
 

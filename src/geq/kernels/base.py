@@ -126,11 +126,14 @@ def derivative(function: Callable[[Tensor], Tensor], u: Tensor) -> Tensor:
     with torch.enable_grad():
         argument = u if recording and u.requires_grad else u.detach().requires_grad_()
         total = function(argument).sum()
-        if not total.requires_grad:
+        gradient: Tensor | None = None
+        if total.requires_grad:
+            (gradient,) = torch.autograd.grad(total, argument, create_graph=recording, allow_unused=True)
+        if gradient is None:
             raise GradientError(
                 "a gradient is derived from `value` (or `score`), so autograd must see how it depends on its "
-                "first argument: got a result without a graph; compute it with torch operations, without "
-                "detach, no_grad, item or numpy, or give the gradient (`grad`) yourself"
+                "first argument: got a result that does not depend on it; compute it with torch operations, "
+                "without detach, no_grad, item or numpy, or give the gradient (`grad`) yourself, which is "
+                "torch.zeros_like(u) where it is constant"
             )
-        (gradient,) = torch.autograd.grad(total, argument, create_graph=recording, materialize_grads=True)
     return gradient

@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from geq.cache import user_cache
+from geq.cache_folder import user_cache
 from geq.errors import InputError
 
 SOURCE = Path(__file__).with_name("patch_kernel.c")

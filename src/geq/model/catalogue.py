@@ -108,8 +108,8 @@ def count(name: str) -> ModelRow:
     """Count the parameters and multiply-adds of a model on the meta device, without memory for weights."""
     import torch
 
-    from geq.model.outline import WithoutDrawing
-    from geq.model.registry import model_spec
+    from geq.model.model_registry import model_spec
+    from geq.model.network import WithoutDrawing
 
     spec = model_spec(name)
     with torch.device("meta"), WithoutDrawing():
@@ -127,7 +127,7 @@ def count(name: str) -> ModelRow:
 
 def generated() -> dict[Path, str]:
     """Return the text that each file must have: a line for each class of configurations and each model."""
-    from geq.model.registry import model_spec, registered_names
+    from geq.model.model_registry import model_spec, registered_names
 
     found = {}
     for package, path in tables().items():

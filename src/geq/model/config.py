@@ -16,8 +16,8 @@ from enum import Enum
 from pathlib import Path, PurePath
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from geq.document import short
 from geq.errors import CheckpointError, OptionError, unknown_name
+from geq.safe_parsing import short
 
 CLASS_KEY = "class"
 

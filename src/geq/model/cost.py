@@ -16,8 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from geq.constraints import SpectralBound
 from geq.equilibrium import Equilibrium
-from geq.model.network import Network
-from geq.model.outline import WithoutDrawing
+from geq.model.network import Network, WithoutDrawing
 
 
 def count_multiply_adds(run: Callable[[], object]) -> int:

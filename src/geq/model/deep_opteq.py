@@ -26,10 +26,9 @@ from torch import Tensor, nn
 
 from geq.errors import OptionError
 from geq.layers.deep import DeepOptEq2d
-from geq.model.deep_layer import DeepLayerConfig
-from geq.model.feature_map import FeatureMap
-from geq.model.network import Network
-from geq.model.registry import ModelSpec, register
+from geq.model.deep_layer_config import DeepLayerConfig
+from geq.model.model_registry import ModelSpec, register
+from geq.model.network import FeatureMap, Network
 
 Activation = Literal["relu", "leaky_relu", "tanh", "elu", "softplus"]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -104,7 +103,7 @@ class DeepOptEqConfig(DeepConfig):
 class DeepOptEq(Network):
     """Extractor, deep equilibrium, norm, ReLU, pool, linear head.
 
-    >>> from geq.model.registry import create_model
+    >>> from geq.model.model_registry import create_model
     >>> create_model("deep_opteq_tiny")(torch.zeros(2, 1, 8, 8)).shape
     torch.Size([2, 10])
     """

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from geq.errors import OptionError
 from geq.layers.deep import DeepOptEq2d
-from geq.model.deep_layer import DeepLayerConfig
-from geq.model.registry import ModelSpec, register
+from geq.model.deep_layer_config import DeepLayerConfig
+from geq.model.model_registry import ModelSpec, register
 from geq.model.segmenter import Segmenter, SegmenterConfig, convolution
 
 
@@ -50,7 +50,7 @@ class DeepSegmenter(Segmenter):
     """Stem, Deep OptEq, head.
 
     >>> import torch
-    >>> from geq.model.registry import create_model
+    >>> from geq.model.model_registry import create_model
     >>> create_model("opteq_camvid_small")(torch.zeros(2, 3, 45, 61)).shape
     torch.Size([2, 11, 45, 61])
     """

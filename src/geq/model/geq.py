@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from geq.layers.energy import STRONGEST
-from geq.model.branch import BranchConfig, BranchNetwork
-from geq.model.registry import ModelSpec, register
+from geq.model.branch_network import BranchConfig, BranchNetwork
+from geq.model.model_registry import ModelSpec, register
 
 CIFAR_SCALES = (32, 16, 8, 8, 4, 4)
 IMAGENET_SCALES = (64, 32, 16, 16, 8, 8)

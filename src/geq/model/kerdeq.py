@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from geq.model.branch import BranchConfig, BranchNetwork
+from geq.model.branch_network import BranchConfig, BranchNetwork
 from geq.model.geq import CIFAR_5M, CIFAR_8M, IMAGENET_6M, IMAGENET_13M, SMALL, SMALL_200K, TINY
-from geq.model.registry import ModelSpec, register
+from geq.model.model_registry import ModelSpec, register
 
 
 def with_fixed_gamma(config: BranchConfig, patch: int, channel_split: int) -> BranchConfig:

@@ -27,10 +27,9 @@ from geq.equilibrium import Equilibrium
 from geq.errors import InputError, OptionError
 from geq.gradients import Implicit
 from geq.model.config import ADDED_LATER, NetworkConfig
-from geq.model.feature_map import FeatureMap
 from geq.model.mdeq_cell import MDEQCell
-from geq.model.network import Network
-from geq.model.registry import ModelSpec, register
+from geq.model.model_registry import ModelSpec, register
+from geq.model.network import FeatureMap, Network
 from geq.solvers import Anderson
 
 
@@ -85,7 +84,7 @@ class MDEQ(Network):
     """Stem, joint equilibrium, head.
 
     >>> import torch
-    >>> from geq.model.registry import create_model
+    >>> from geq.model.model_registry import create_model
     >>> create_model("mdeq_tiny")(torch.randn(2, 1, 8, 8)).shape
     torch.Size([2, 10])
     """

@@ -10,12 +10,32 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from geq.equilibrium import Equilibrium
 from geq.errors import GeqError, InputError, OptionError
 from geq.model.config import NetworkConfig
-from geq.model.feature_map import FeatureMap
 from geq.operators.operator import Size
+
+
+@dataclass(frozen=True)
+class FeatureMap:
+    """A feature map inside a network.
+
+    Args:
+        label: what to call it.
+        module: whose output it is.
+        at_input: whether it is the module's input instead.
+        part: which tensor, where the module gives several (the scales of a joint equilibrium).
+        equilibrium: name of the equilibrium whose state it is, if it is one.
+    """
+
+    label: str
+    module: nn.Module
+    at_input: bool = False
+    part: int | None = None
+    equilibrium: str | None = None
+
 
 AnyNetwork = TypeVar("AnyNetwork", bound="Network")
 
@@ -56,7 +76,7 @@ class Network(nn.Module):
     """Whether the outputs are the colours of the image without its damage, and no logits."""
 
     registry_name: str | None = None
-    """The name that :func:`geq.model.registry.create_model` was called with."""
+    """The name that :func:`geq.model.model_registry.create_model` was called with."""
 
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__()
@@ -210,3 +230,14 @@ class Network(nn.Module):
         from geq.model.pretrained import push_to_hub
 
         return push_to_hub(self, repository, private=private, token=token)
+
+
+class WithoutDrawing(TorchFunctionMode):
+    """Draws no numbers for tensors without memory: for these torch would import its compiler, two seconds."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func is Tensor.normal_ or getattr(func, "__module__", None) == torch.nn.init.__name__:
+            return args[0] if args else (kwargs or {})["tensor"]
+        return func(*args, **(kwargs or {}))

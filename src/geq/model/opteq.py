@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from geq.model.branch import BranchConfig, BranchNetwork
+from geq.model.branch_network import BranchConfig, BranchNetwork
 from geq.model.geq import CASCADE_SMALL, CASCADE_TINY, SMALL, TINY, cifar_config, imagenet_config
-from geq.model.registry import ModelSpec, register
+from geq.model.model_registry import ModelSpec, register
 
 
 def linear(config: BranchConfig) -> BranchConfig:

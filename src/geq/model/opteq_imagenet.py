@@ -24,9 +24,8 @@ from torch import Tensor, nn
 
 from geq.errors import OptionError
 from geq.model.deep_opteq import DeepConfig
-from geq.model.feature_map import FeatureMap
-from geq.model.network import Network
-from geq.model.registry import ModelSpec, register
+from geq.model.model_registry import ModelSpec, register
+from geq.model.network import FeatureMap, Network
 from geq.model.residual_block import bottleneck_block
 
 

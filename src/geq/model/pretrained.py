@@ -21,16 +21,15 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from geq.document import parse_json, short
-from geq.durable import write_durably
+from geq.atomic_io import write_durably
 from geq.errors import CheckpointError, GeqError, OptionError, one_line, unknown_name
-from geq.model.allowance import no_larger_than
 from geq.model.config import NetworkConfig, from_json, to_json
-from geq.model.network import AnyNetwork, Network
-from geq.model.outline import WithoutDrawing
-from geq.model.registry import family_class, model_spec
-from geq.model.shipped import shipped_folder, shipped_names
+from geq.model.model_registry import family_class, model_spec
+from geq.model.network import AnyNetwork, Network, WithoutDrawing
+from geq.model.shipped_networks import shipped_folder, shipped_names
+from geq.model.size_guard import no_larger_than
 from geq.model.weight_check import check_shared, check_tensors, shared_tensors, with_aliases
+from geq.safe_parsing import parse_json, short
 
 FORMAT_VERSION = 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"

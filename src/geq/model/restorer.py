@@ -23,12 +23,11 @@ from geq.constraints import SpectralBound
 from geq.errors import InputError, OptionError
 from geq.gradients import Implicit
 from geq.layers.energy import GAUSSIAN_GRADIENT, GEQ2d, OptEq2d
-from geq.model.branch import GAMMA_RULES, Gamma
+from geq.model.branch_network import GAMMA_RULES, Gamma
 from geq.model.config import NetworkConfig
-from geq.model.differentiation import DifferentiationConfig
-from geq.model.feature_map import FeatureMap
-from geq.model.network import Network
-from geq.model.registry import ModelSpec, register
+from geq.model.gradient_config import DifferentiationConfig
+from geq.model.model_registry import ModelSpec, register
+from geq.model.network import FeatureMap, Network
 
 GREY = 0.5
 """Is subtracted from the image, so that the zeros around it are no black frame."""
@@ -151,7 +150,7 @@ class Restorer(AnyRestorer):
     """Stem, residual blocks, tail.
 
     >>> import torch
-    >>> from geq.model.registry import create_model
+    >>> from geq.model.model_registry import create_model
     >>> create_model("restorer_tiny")(torch.zeros(2, 1, 8, 12)).shape
     torch.Size([2, 1, 8, 12])
     """
@@ -204,7 +203,7 @@ class DnCNN(AnyRestorer):
     """Convolutions with batch norm and ReLU that predict what is wrong with an image (Zhang et al. 2017).
 
     >>> import torch
-    >>> from geq.model.registry import create_model
+    >>> from geq.model.model_registry import create_model
     >>> create_model("dncnn_tiny")(torch.zeros(2, 1, 8, 12)).shape
     torch.Size([2, 1, 8, 12])
     """

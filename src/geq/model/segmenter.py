@@ -19,8 +19,7 @@ from torch.nn import functional as F
 
 from geq.errors import InputError, OptionError
 from geq.model.config import NetworkConfig
-from geq.model.feature_map import FeatureMap
-from geq.model.network import Network
+from geq.model.network import FeatureMap, Network
 
 
 @dataclass(frozen=True)

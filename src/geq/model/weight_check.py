@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from geq.document import short
 from geq.errors import CheckpointError
+from geq.safe_parsing import short
 
 ENLARGED = 4
 """Factor by which the images of a training may exceed those of the configuration, in height and in width."""

@@ -22,11 +22,18 @@ from geq.certificates.well_posedness import WellPosedness
 from geq.constraints import SpectralBound
 from geq.errors import CheckedOptions, InputError
 from geq.model.network import EquilibriumReport
-from geq.sklearn.array import Array, as_rows, channels_first, from_rows, unflattened
-from geq.sklearn.finite import check_answer, check_standardised, check_weights, observed
-from geq.sklearn.loop import Rows, schedule, training_net
+from geq.sklearn.input_arrays import Array, as_rows, channels_first, from_rows, unflattened
 from geq.sklearn.network import EstimatorNetwork, ImageNetwork, Layers, TabularNetwork
-from geq.sklearn.option import check_number, check_whole, stores_anything
+from geq.sklearn.training_loop import Rows, schedule, training_net
+from geq.sklearn.validation import (
+    check_answer,
+    check_number,
+    check_standardised,
+    check_weights,
+    check_whole,
+    observed,
+    stores_anything,
+)
 
 TABLE_WIDTH, IMAGE_WIDTH = 64, 32
 

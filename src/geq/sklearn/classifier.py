@@ -12,9 +12,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length
 
 from geq.errors import InputError, OptionError
-from geq.sklearn.array import Array
 from geq.sklearn.base import EquilibriumEstimator
-from geq.sklearn.layer import GaussianEstimator, LinearKernelEstimator
+from geq.sklearn.input_arrays import Array
+from geq.sklearn.kernel_estimators import GaussianEstimator, LinearKernelEstimator
 
 Classifier = TypeVar("Classifier", bound="EquilibriumClassifier")
 
@@ -129,8 +129,8 @@ class GEQClassifier(EquilibriumClassifier, GaussianEstimator):
         validation_fraction: share of rows to hold out.
         warm_start: let ``fit`` go on from the last fit's weights (same classes, same features).
         solver_tol, max_steps: relative residual of the fixed point, and the most evaluations to reach it.
-        on_failure: "raise", "warn" or "ignore" where it is not reached. None raises in prediction and goes
-            on in training, as :class:`~geq.Equilibrium` does.
+        on_failure: "raise", "warn" or "ignore" where it is not reached. None warns once in training and once
+            in prediction, as :class:`~geq.Equilibrium` does.
         image_shape: (h, w), (c, h, w) or (h, w, c): the rows of X are flattened images.
         channel_axis: 1 or −1 where the sizes do not tell which axis of images is the channels.
         random_state: a seed, a ``RandomState`` or None.

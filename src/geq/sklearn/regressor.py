@@ -12,9 +12,9 @@ from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.validation import check_consistent_length
 
 from geq.errors import InputError
-from geq.sklearn.array import Array
-from geq.sklearn.finite import check_answer, observed
-from geq.sklearn.layer import GaussianEstimator
+from geq.sklearn.input_arrays import Array
+from geq.sklearn.kernel_estimators import GaussianEstimator
+from geq.sklearn.validation import check_answer, observed
 
 Regressor = TypeVar("Regressor", bound="GEQRegressor")
 

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from geq.durable import write_durably
+from geq.atomic_io import write_durably
 from geq.errors import CheckpointError, one_line
 
 FORMAT = 2
@@ -76,7 +76,7 @@ class Checkpoint:
         scaler: state of the loss scaling of half precision.
         average: averaged weights, if the run keeps them.
         measures: sums of the running epoch.
-        callbacks: state of each object of :mod:`geq.training.monitor`, by its class.
+        callbacks: state of each object of :mod:`geq.training.training_monitors`, by its class.
         history: the lines of the log so far.
         random: states of the random generators.
         others: "measures", "callbacks" and "random" of the other processes, in their order; empty where there

@@ -18,7 +18,7 @@ from torchmetrics import MeanMetric, Metric
 
 from geq.data.segmentation import IGNORE
 from geq.errors import InputError
-from geq.training.metric import TaskMeasures
+from geq.training.metrics import TaskMeasures
 
 
 class Confusion(Metric):

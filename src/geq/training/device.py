@@ -1,4 +1,4 @@
-"""Devices, processes and number formats of a run, by Lightning Fabric.
+"""Devices, processes, threads and number formats of a run, by Lightning Fabric.
 
 Several devices, several machines
 ---------------------------------
@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from geq.errors import OptionError
-from geq.training.option import TrainOptions
+from geq.model.network import Network
+from geq.training.train_options import DeviceOptions, TrainOptions
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -96,3 +97,20 @@ def is_first() -> bool:
     from lightning.fabric.utilities.rank_zero import rank_zero_only
 
     return not getattr(rank_zero_only, "rank", None)
+
+
+SMALL = 100_000
+"""Parameters below which one thread is used: the tensors of such a network are too small to divide, and
+threads that wait for a core that another program has cost up to twenty times what they save."""
+
+
+@contextmanager
+def limited_threads(options: DeviceOptions, model: Network) -> Iterator[None]:
+    """torch uses the threads of the options inside, and as many as before afterwards."""
+    before = torch.get_num_threads()
+    chosen = options.threads or (1 if model.parameter_count() < SMALL else before)
+    torch.set_num_threads(chosen)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -11,13 +11,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import torch
-
 PACKAGES = ("geq", "torch", "lightning", "numpy", "torchmetrics", "kornia", "scikit-learn")
 
 
 def describe_environment(seed: int) -> dict[str, Any]:
     """Versions, machine, commit, seed and command, ready for JSON."""
+    import torch  # here, as the pages of records ask this module for commits only
+
     return {
         "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],

@@ -16,7 +16,7 @@ from geq.equilibrium import ignore_failures
 from geq.errors import InputError
 from geq.model.network import Network
 from geq.training.confusion import Confusion
-from geq.training.metric import ClassificationMeasures, SolverMeasures
+from geq.training.metrics import ClassificationMeasures, SolverMeasures
 
 
 @dataclass(frozen=True, kw_only=True)

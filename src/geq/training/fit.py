@@ -11,20 +11,19 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from geq.durable import explained_write_errors
+from geq.atomic_io import explained_write_errors
 from geq.errors import CheckpointError, GeqError
 from geq.model.network import Network
 from geq.training.checkpoint import Checkpoint
-from geq.training.choice import task_class
-from geq.training.device import build_fabric, is_first, quiet_lightning
+from geq.training.device import build_fabric, is_first, limited_threads, quiet_lightning
 from geq.training.environment import describe_environment, differences
-from geq.training.image_folder import in_words, named_in_full
-from geq.training.ingredient import Datasets, build_model, evaluation_loader, open_datasets, open_split
 from geq.training.loop import Loop
-from geq.training.option import TrainOptions
+from geq.training.photo_folder_options import in_words, named_in_full
 from geq.training.process_monitor import explained_deaths
-from geq.training.run import RunFolder
-from geq.training.thread import limited_threads
+from geq.training.run_folder import RunFolder
+from geq.training.segmentation_task import task_class
+from geq.training.setup import Datasets, build_model, evaluation_loader, open_datasets, open_split
+from geq.training.train_options import TrainOptions
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -33,7 +32,7 @@ log = logging.getLogger("geq.training")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrainingOutcome:
     """A finished run: its folder, the lines of its log, and the last of them."""
 
     folder: RunFolder
@@ -41,7 +40,7 @@ class Outcome:
     final: dict[str, Any]
 
 
-def train(options: TrainOptions, console: Console | None = None) -> Outcome | None:
+def train(options: TrainOptions, console: Console | None = None) -> TrainingOutcome | None:
     """Start a new run; None in processes other than the first, which write nothing.
 
     Seeds the global generators of torch, numpy and Python.
@@ -67,14 +66,14 @@ def train(options: TrainOptions, console: Console | None = None) -> Outcome | No
         return _complete(fabric, folder, options, model, data, None, console)
 
 
-def resume(folder: RunFolder, console: Console | None = None) -> Outcome | None:
+def resume(folder: RunFolder, console: Console | None = None) -> TrainingOutcome | None:
     """Go on where a run was interrupted; on the same machine the result has the same bits."""
     options = folder.options()
     final = _result(folder)
     if final is not None:
         if options.picture and not folder.picture.exists() and is_first():
             _draw_again(folder, options)
-        return Outcome(folder, folder.epochs(), final)
+        return TrainingOutcome(folder, folder.epochs(), final)
     fabric = build_fabric(options)
     # Killed before the first checkpoint, a run begins again.
     checkpoint = Checkpoint.load(folder.checkpoint) if folder.checkpoint.exists() else None
@@ -149,7 +148,7 @@ def _complete(
     data: Datasets,
     checkpoint: Checkpoint | None,
     console: Console | None,
-) -> Outcome:
+) -> TrainingOutcome:
     safe = _safe(folder)
     with folder.locked(), explained_write_errors(folder.path, safe), explained_deaths(safe):
         folder.clean()
@@ -175,7 +174,7 @@ def _complete(
         folder.write_log([*history, final])
         if options.picture:
             task.draw(folder, data.test)
-    return Outcome(folder, history, final)
+    return TrainingOutcome(folder, history, final)
 
 
 def _safe(folder: RunFolder | None) -> str:

@@ -17,19 +17,17 @@ from torch import Tensor, nn
 from geq.constraints.spectral import constraint_memory, restore_constraint_memory
 from geq.equilibrium import ignore_failures
 from geq.errors import ConvergenceError
-from geq.training.average import WeightAverage, average_scales
-from geq.training.bar import Bar
 from geq.training.checkpoint import Checkpoint, Position, random_state, restore_random_state
-from geq.training.decay import build_optimizer
-from geq.training.ingredient import Datasets, evaluation_batch, evaluation_loader, training_loader
 from geq.training.interrupt import Interrupt, TrainingInterrupted
-from geq.training.journal import Journal
-from geq.training.metric import SolverMeasures
-from geq.training.monitor import AttentionStatistics, EarlyStop, GradientNorm, SolverStatistics
+from geq.training.metrics import SolverMeasures
+from geq.training.optimizer import build_optimizer, learning_rate_factor
 from geq.training.process_monitor import ProcessMonitor
-from geq.training.run import RunFolder
-from geq.training.schedule import learning_rate_factor
+from geq.training.run_folder import RunFolder
+from geq.training.run_log import EpochBar, Journal
+from geq.training.setup import Datasets, evaluation_batch, evaluation_loader, training_loader
 from geq.training.task import Task
+from geq.training.training_monitors import AttentionStatistics, EarlyStop, GradientNorm, SolverStatistics
+from geq.training.weight_average import WeightAverage, average_scales
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -85,9 +83,9 @@ class Loop:
             decays = options.decay_all and options.weight_decay > 0
             self.attention = AttentionStatistics(next(iter(probed))[0], decays)
         self.best = None if options.early_stop is None else EarlyStop(options.early_stop)
-        self.bar: Bar | None = None
+        self.bar: EpochBar | None = None
         if console is not None and self.first:
-            self.bar = Bar(console, data.monitored_name, options.epochs * len(self.batches))
+            self.bar = EpochBar(console, data.monitored_name, options.epochs * len(self.batches))
         self.interrupt = Interrupt()
         self.checkpoint = None if checkpoint is None else checkpoint.of_process(rank)
         if self.checkpoint is not None:

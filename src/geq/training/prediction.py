@@ -12,13 +12,13 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from geq.data.image import SUFFIXES, image_files, middle_square, read_image, rgb_pixels
-from geq.data.transform.pixel import Normalize
+from geq.data.image_reader import SUFFIXES, image_files, middle_square, read_image, rgb_pixels
+from geq.data.transform.base import Normalize
 from geq.equilibrium import ignore_failures
 from geq.errors import DataError, InputError, OptionError
 from geq.model.network import Network
-from geq.training.ingredient import DataDescription
-from geq.training.run import RunFolder
+from geq.training.run_folder import RunFolder
+from geq.training.setup import DataDescription
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -162,7 +162,7 @@ def load(name: str | Path, runs: str | Path = "runs") -> Predictor:
     if network.labels_pixels:
         raise OptionError(
             f"geq.load is for networks that classify images; {folder.title} labels their pixels: take "
-            "'geq predict' or geq.training.scene_prediction.predict_scenes"
+            "'geq predict' or geq.training.segmentation_prediction.predict_scenes"
         )
     return Predictor(network, folder.data())
 

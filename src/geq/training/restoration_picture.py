@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import torch
 
+from geq.atomic_io import write_durably
 from geq.data.dataset import Dataset
 from geq.data.restoration import RestorationDataset
-from geq.durable import write_durably
 from geq.model.network import Network
 from geq.training.evaluation import evaluating
-from geq.training.figure import new_figure, png
-from geq.training.ingredient import evaluation_loader
-from geq.training.picture import draw_curves
-from geq.training.run import RunFolder
+from geq.training.matplotlib_figure import new_figure, png
+from geq.training.run_folder import RunFolder
+from geq.training.run_picture import draw_curves
+from geq.training.setup import evaluation_loader
 
 SHOWN = 8
 """Test images in the picture."""

@@ -1,7 +1,7 @@
 """What a run is trained for: the loss, and what is measured.
 
 :class:`Task` is all that does not depend on what the network predicts; :class:`ClassificationTask` adds the
-loss and the metrics of image classification, :mod:`geq.training.segmentation` those of labelled pixels.
+loss and the metrics of image classification, :mod:`geq.training.segmentation_task` those of labelled pixels.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from geq.data.dataset import Dataset
 from geq.data.loader import BatchLoader
 from geq.model.network import Network
 from geq.training.evaluation import ClassificationResult, EvaluationResult, evaluate
-from geq.training.metric import ClassificationMeasures, SolverMeasures, TaskMeasures
-from geq.training.option import TrainOptions
-from geq.training.run import RunFolder
+from geq.training.metrics import ClassificationMeasures, SolverMeasures, TaskMeasures
+from geq.training.run_folder import RunFolder
+from geq.training.train_options import TrainOptions
 
 
 class Task(ABC):
@@ -84,6 +84,6 @@ class ClassificationTask(Task):
         return evaluate(self.model, batches)
 
     def draw(self, folder: RunFolder, test: Dataset) -> None:
-        from geq.training.picture import draw_run
+        from geq.training.run_picture import draw_run
 
         draw_run(folder, self.model, test)

@@ -1,4 +1,4 @@
-"""What a card says, as data: ``card.json``. :mod:`geq.weights.text` writes it out for people.
+"""The card of a network: ``card.json``, and ``README.md`` for people, which says the same.
 
 Accuracies, confidences and calibration errors are in %.
 """
@@ -8,12 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from geq.document import parse_json
 from geq.errors import CheckpointError
 from geq.model.config import from_fields
-from geq.model.shipped import CARD, shipped_folder, shipped_names
+from geq.model.shipped_networks import CARD, shipped_folder, shipped_names
+from geq.number_format import percent, shown
+from geq.safe_parsing import parse_json
+from geq.training.environment import short_commit
+from geq.training.train_options import TrainOptions
+from geq.weights.data_origin import ORIGINS
+
+if TYPE_CHECKING:
+    from huggingface_hub import ModelCard
 
 
 @dataclass(frozen=True)
@@ -33,7 +40,7 @@ class Test:
 
 
 @dataclass(frozen=True)
-class Calibration:
+class CalibrationScores:
     """On all test images: ``confidence`` is the mean probability of the predicted class; ECE and the worst
     bin (MCE) have ``bins`` of equal width; NLL in nats; Brier score from 0 to 2.
     """
@@ -48,7 +55,7 @@ class Calibration:
 
 
 @dataclass(frozen=True)
-class Corruption:
+class CorruptionScores:
     """Accuracy under the 19 corruptions at severities 1 to 5, on ``images`` test images with the class
     shares of all: the mean, that of each group, and each corruption's five. ``clean`` is on the same images
     as they are.
@@ -106,8 +113,8 @@ class Card:
     weights_bytes: int
     weights_sha256: str
     test: Test
-    calibration: Calibration
-    corruption: Corruption
+    calibration: CalibrationScores
+    corruption: CorruptionScores
     certificate: dict[str, Certificate]
     training: Training
 
@@ -142,3 +149,38 @@ def shipped_cards() -> list[Card]:
 def disk_size(folder: Path) -> int:
     """Bytes of all files in a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+TEMPLATE = Path(__file__).with_name("card_template.md")
+
+
+def card_text(card: Card) -> str:
+    """Return the whole card."""
+    return str(model_card(card)) + "\n"
+
+
+def model_card(card: Card) -> ModelCard:
+    """Return the card as the Hugging Face Hub knows it, head and text apart."""
+    from huggingface_hub import ModelCard, ModelCardData
+
+    stated = card.training.settings
+    head = ModelCardData(
+        license="apache-2.0",
+        library_name="geq",
+        pipeline_tag="image-classification",
+        tags=["equilibrium-model"],
+        datasets=[card.data],
+        metrics=["accuracy"],
+    )
+    return ModelCard.from_template(
+        head,
+        template_str=TEMPLATE.read_text(encoding="utf-8"),
+        card=card,
+        origin=ORIGINS.get(card.data),
+        # Checked, and with the defaults of what a card does not state.
+        settings=TrainOptions.from_mapping(stated, f"the settings of {card.name}").as_mapping(),
+        number=shown,
+        percent=percent,
+        proved={None: "unknown", True: "yes", False: "not proved"},
+        short_commit=short_commit,
+    )

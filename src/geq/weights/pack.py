@@ -10,15 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from geq.analysis.request import Progress, silent
-from geq.durable import exclusively, explained_write_errors, remove_leftovers, replace_folder, write_durably
+from geq.analysis.settings import Progress, silent
+from geq.atomic_io import exclusively, explained_write_errors, remove_leftovers, replace_folder, write_durably
 from geq.errors import CheckpointError, OptionError
 from geq.model.pretrained import CONFIG, WEIGHTS
-from geq.model.shipped import CARD
-from geq.training.run import RunFolder
-from geq.weights.card import Card, disk_size
-from geq.weights.measure import IMAGES, measure, trained
-from geq.weights.text import card_text
+from geq.model.shipped_networks import CARD
+from geq.training.run_folder import RunFolder
+from geq.weights.card import Card, card_text, disk_size
+from geq.weights.card_measurements import IMAGES, measure, trained
 
 LARGEST = 1_000_000
 """Bytes that such a folder may have."""

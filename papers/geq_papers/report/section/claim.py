@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import get_args
 
 from geq.number_format import shown, signed
-from geq.printable import identifier
+from geq.safe_parsing import identifier
 from geq_papers.experiment.claim import Judgement, Verdict, judge
 from geq_papers.experiment.experiment import Experiment
-from geq_papers.experiment.registry import STUDY, SUPERSEDED
+from geq_papers.experiment.experiment_registry import STUDY, SUPERSEDED
 from geq_papers.report.chart import IntervalStrip
+from geq_papers.report.evidence import Evidence
 from geq_papers.report.forest import forest_figures
-from geq_papers.report.section.part import Section
-from geq_papers.report.source import Evidence
-from geq_papers.report.table import Cell, Column, Table
+from geq_papers.report.section import Section
+from geq_papers.report.table import Column, ReportTable, TableCell
 
 MARKS: dict[str, tuple[str, str]] = {
     "holds": ("✓", "holds"),
@@ -64,8 +64,8 @@ class Party:
     title: str
     anchor: str
     counts: tuple[tuple[str, str, int], ...]
-    judged: Table | None
-    others: Table | None
+    judged: ReportTable | None
+    others: ReportTable | None
 
 
 def summary(evidence: Evidence) -> Section:
@@ -146,8 +146,8 @@ def party(name: str, title: str, noun: str, found: list[Found]) -> Party:
     )
 
 
-def claim_table(title: str, found: list[Found], note: str, name: str = "") -> Table:
-    return Table(
+def claim_table(title: str, found: list[Found], note: str, name: str = "") -> ReportTable:
+    return ReportTable(
         title,
         COLUMNS,
         tuple(row(*entry) for entry in found),
@@ -159,7 +159,7 @@ def claim_table(title: str, found: list[Found], note: str, name: str = "") -> Ta
     )
 
 
-def row(experiment: Experiment, scale: str, found: Judgement) -> tuple[Cell, ...]:
+def row(experiment: Experiment, scale: str, found: Judgement) -> tuple[TableCell, ...]:
     claim, metric = found.claim, experiment.metric(found.claim.metric)
     digits = metric.digits
     sign, kind = MARKS[found.verdict]
@@ -167,20 +167,20 @@ def row(experiment: Experiment, scale: str, found: Judgement) -> tuple[Cell, ...
     ours = signed(found.mean, digits)
     strip = IntervalStrip.of(found.mean, found.low, found.high, claim.published_difference, found.verdict)
     return (
-        Cell(
+        TableCell(
             found.verdict,
             list(MARKS).index(found.verdict),
             f"{sign} {found.verdict}",
             below=tuple(filter(None, (found.reason, found.caveat))),
             kind=f"why verdict {kind}",
         ),
-        Cell(
+        TableCell(
             claim.text,
             claim.text,
             aside=f"(by more than {signed(claim.at_least, digits)})" if claim.at_least else "",
             kind="claim",
         ),
-        Cell(
+        TableCell(
             " · ".join(filter(None, (experiment.source, scale))),
             experiment.source,
             experiment.source,
@@ -188,20 +188,20 @@ def row(experiment: Experiment, scale: str, found: Judgement) -> tuple[Cell, ...
             link=identifier(f"{experiment.name}-{scale}") if scale else "",
             kind="where",
         ),
-        Cell(signed(claim.published_difference, digits), claim.published_difference),
-        Cell(
+        TableCell(signed(claim.published_difference, digits), claim.published_difference),
+        TableCell(
             f"{ours} ({interval})" if interval else ours,
             found.mean,
             ours,
             below=(interval,) if interval else (),
             kind="ours",
         ),
-        Cell(
+        TableCell(
             str(len(found.seeds)),
             len(found.seeds),
             below=() if found.detectable is None else (f"could find {shown(found.detectable, digits)}",),
         ),
-        Cell("", kind="picture", strip=strip if found.mean is not None else None),
+        TableCell("", kind="picture", strip=strip if found.mean is not None else None),
     )
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from geq.number_format import MISSING, duration, shown
-from geq_papers.report.sample import Sample
-from geq_papers.report.section.part import Section
-from geq_papers.report.source import Evidence, Group
-from geq_papers.report.table import Cell, Column, Table
+from geq_papers.report.evidence import Evidence, Group
+from geq_papers.report.section import Section
+from geq_papers.report.seed_values import Sample
+from geq_papers.report.table import Column, ReportTable, TableCell
 
 COLUMNS = (
     Column("Experiment"),
@@ -24,7 +24,7 @@ COLUMNS = (
 
 def costs(evidence: Evidence) -> Section:
     rows = [row(group, arm) for group in evidence.groups for arm in group.arms if group.of(arm)]
-    table = Table(
+    table = ReportTable(
         "Cost of a run",
         COLUMNS,
         tuple(rows),
@@ -38,7 +38,7 @@ def costs(evidence: Evidence) -> Section:
     return Section("cost", "Cost", "cost", spent, (table,))
 
 
-def row(group: Group, arm: str) -> tuple[Cell, ...]:
+def row(group: Group, arm: str) -> tuple[TableCell, ...]:
     own = group.of(arm)
     size = group.sample(arm, "parameters").mean
     seconds = Sample.of([record.cpu_seconds for record in own]).mean
@@ -50,14 +50,14 @@ def row(group: Group, arm: str) -> tuple[Cell, ...]:
 
     converged = solver("converged")
     return (
-        Cell(group.experiment.source if group.experiment else group.name),
-        Cell(group.scale),
-        Cell(group.labels[arm], kind="words"),
-        Cell(shown(size, 0), size),
-        Cell(shown(epochs), epochs),
-        Cell(duration(seconds), seconds),
-        Cell(duration(each), each),
-        Cell(shown(solver("evaluations")), solver("evaluations")),
-        Cell(shown(solver("residual")), solver("residual")),
-        Cell(MISSING if converged is None else f"{shown(100 * converged, 1)} %", converged),
+        TableCell(group.experiment.source if group.experiment else group.name),
+        TableCell(group.scale),
+        TableCell(group.labels[arm], kind="words"),
+        TableCell(shown(size, 0), size),
+        TableCell(shown(epochs), epochs),
+        TableCell(duration(seconds), seconds),
+        TableCell(duration(each), each),
+        TableCell(shown(solver("evaluations")), solver("evaluations")),
+        TableCell(shown(solver("residual")), solver("residual")),
+        TableCell(MISSING if converged is None else f"{shown(100 * converged, 1)} %", converged),
     )

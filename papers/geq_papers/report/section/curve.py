@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from geq.data.corruption.registry import corruption_names
+from geq.data.corruption.corruption_registry import corruption_names
 from geq.number_format import Real
 from geq_papers.experiment.experiment import Metric
 from geq_papers.report.chart import Curve, bar_chart, line_chart
-from geq_papers.report.figure import Figure
-from geq_papers.report.sample import Sample, number
-from geq_papers.report.source import Group
+from geq_papers.report.evidence import Group
+from geq_papers.report.seed_values import Sample, number
+from geq_papers.report.svg_drawing import Figure
 
 TOGETHER = 6
 """Curves in one picture; more would hide each other."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from geq.number_format import MISSING, duration, shown
+from geq.training.environment import short_commit
 from geq_papers.experiment.record import Record
-from geq_papers.report.sample import number
-from geq_papers.report.section.part import Section
-from geq_papers.report.source import Evidence
-from geq_papers.report.table import Cell, Column, Table
+from geq_papers.report.evidence import Evidence
+from geq_papers.report.section import Section
+from geq_papers.report.seed_values import number
+from geq_papers.report.table import Column, ReportTable, TableCell
 
 RUN_COLUMNS = (
     Column("Experiment"),
@@ -31,7 +32,7 @@ def environment(evidence: Evidence) -> Section:
     )
 
 
-def machine_table(records: list[Record]) -> Table:
+def machine_table(records: list[Record]) -> ReportTable:
     """A row for each combination of code, versions and machine."""
     counted: dict[tuple[str, str, str], int] = {}
     for record in records:
@@ -39,13 +40,18 @@ def machine_table(records: list[Record]) -> Table:
         counted[place] = counted.get(place, 0) + 1
     columns = (Column("Runs", numeric=True), Column("Commit"), Column("Versions"), Column("Machine"))
     rows = [
-        (Cell(str(runs), runs), Cell(code), Cell(versions, kind="words"), Cell(machine, kind="words"))
+        (
+            TableCell(str(runs), runs),
+            TableCell(code),
+            TableCell(versions, kind="words"),
+            TableCell(machine, kind="words"),
+        )
         for (code, versions, machine), runs in sorted(counted.items(), key=lambda item: (-item[1], item[0]))
     ]
-    return Table("Code, versions and machines", columns, tuple(rows))
+    return ReportTable("Code, versions and machines", columns, tuple(rows))
 
 
-def run_table(evidence: Evidence) -> Table:
+def run_table(evidence: Evidence) -> ReportTable:
     rows = []
     for group in evidence.groups:
         metric = next(iter(group.metrics), None)
@@ -53,26 +59,23 @@ def run_table(evidence: Evidence) -> Table:
             value = number(record.metrics.get(metric.key)) if metric else None
             rows.append(
                 (
-                    Cell(record.experiment),
-                    Cell(record.scale),
-                    Cell(record.arm),
-                    Cell(str(record.seed), record.seed),
-                    Cell(shown(value, metric.digits if metric else None), value),
-                    Cell(metric.head if metric else MISSING),
-                    Cell(duration(record.cpu_seconds), number(record.cpu_seconds)),
-                    Cell(record.finished),
-                    Cell(record.config_hash),
-                    Cell(commit(record)),
+                    TableCell(record.experiment),
+                    TableCell(record.scale),
+                    TableCell(record.arm),
+                    TableCell(str(record.seed), record.seed),
+                    TableCell(shown(value, metric.digits if metric else None), value),
+                    TableCell(metric.head if metric else MISSING),
+                    TableCell(duration(record.cpu_seconds), number(record.cpu_seconds)),
+                    TableCell(record.finished),
+                    TableCell(record.config_hash),
+                    TableCell(commit(record)),
                 )
             )
-    return Table("Runs", RUN_COLUMNS, tuple(rows), note="The first metric of each experiment.")
+    return ReportTable("Runs", RUN_COLUMNS, tuple(rows), note="The first metric of each experiment.")
 
 
 def commit(record: Record) -> str:
-    if record.commit is None:
-        return "unknown"
-    code, plus, changes = record.commit.partition("+")
-    return f"{code[:10]}{plus}{changes}"
+    return short_commit(record.commit, 10) or "unknown"
 
 
 def listed(values: dict[str, object]) -> str:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from geq.number_format import MISSING, Real, around, shown
-from geq.printable import identifier
+from geq.safe_parsing import identifier
 from geq_papers.experiment.experiment import Experiment, Metric
-from geq_papers.experiment.registry import STUDY
-from geq_papers.report.figure import Figure
+from geq_papers.experiment.experiment_registry import STUDY
+from geq_papers.report.evidence import Evidence, Group
+from geq_papers.report.section import Section
 from geq_papers.report.section.curve import ablation_figures, corruption_figures, training_figures
-from geq_papers.report.section.part import Section
-from geq_papers.report.source import Evidence, Group
-from geq_papers.report.table import Cell, Column, Table
+from geq_papers.report.svg_drawing import Figure
+from geq_papers.report.table import Column, ReportTable, TableCell
 
 CSV = (
     "arm", "label", "metric", "unit", "published", "published spread", "ours", "standard deviation", "seeds",
@@ -39,7 +39,7 @@ class AtScale:
     scale: str
     anchor: str
     words: str
-    table: Table
+    table: ReportTable
     figures: tuple[Figure, ...]
     curves: tuple[Figure, ...]
 
@@ -114,7 +114,7 @@ def at_scale(group: Group) -> AtScale:
     )
 
 
-def result_table(group: Group) -> Table:
+def result_table(group: Group) -> ReportTable:
     """A row for each arm; for each metric the published figure, if there is any, and ours.
 
     With many metrics and few arms it is turned round, so that it stays as narrow as the page.
@@ -131,20 +131,20 @@ def result_table(group: Group) -> Table:
     seeds = [len(group.of(arm)) for arm in group.arms]
     columns = [Column("Parameters", numeric=True), *columns, Column("Seeds", numeric=True)]
     cells = [
-        [Cell(shown(size, 0), size) for size in sizes],
+        [TableCell(shown(size, 0), size) for size in sizes],
         *cells,
-        [Cell(str(number) if number else MISSING, number or None) for number in seeds],
+        [TableCell(str(number) if number else MISSING, number or None) for number in seeds],
     ]
     if len(columns) > WIDEST >= len(arms):
         rows = [
-            (Cell(column.full_label.removesuffix(": ours"), kind="words"), *row)
+            (TableCell(column.full_label.removesuffix(": ours"), kind="words"), *row)
             for column, row in zip(columns, cells, strict=True)
         ]
         columns = [Column("Metric"), *(Column(arm.text, numeric=True) for arm in arms)]
     else:
         rows = [(arm, *row) for arm, *row in zip(arms, *cells, strict=True)]
         columns = [Column("Model"), *columns]
-    return Table(
+    return ReportTable(
         f"{group.experiment.source if group.experiment else group.name}, scale {group.scale}",
         tuple(columns),
         tuple(rows),
@@ -160,27 +160,27 @@ def result_table(group: Group) -> Table:
     )
 
 
-def heading_of(group: Group, arm: str) -> Cell:
+def heading_of(group: Group, arm: str) -> TableCell:
     known = group.experiment.arms.get(arm) if group.experiment else None
     label = group.labels[arm]
-    return Cell(label, label, aside="(control)" if known and known.control else "", kind="words")
+    return TableCell(label, label, aside="(control)" if known and known.control else "", kind="words")
 
 
-def published_cell(group: Group, arm: str, metric: Metric) -> Cell:
+def published_cell(group: Group, arm: str, metric: Metric) -> TableCell:
     found = group.published(arm, metric.key)
     if found is None:
-        return Cell(MISSING)
+        return TableCell(MISSING)
     return number_cell(found[0], found[1], metric.digits)
 
 
-def our_cell(group: Group, arm: str, metric: Metric) -> Cell:
+def our_cell(group: Group, arm: str, metric: Metric) -> TableCell:
     sample = group.sample(arm, metric.key)
-    return number_cell(sample.mean, sample.spread, metric.digits, "ours") if sample else Cell(MISSING)
+    return number_cell(sample.mean, sample.spread, metric.digits, "ours") if sample else TableCell(MISSING)
 
 
-def number_cell(value: Real | None, spread: Real | None, digits: int, kind: str = "") -> Cell:
+def number_cell(value: Real | None, spread: Real | None, digits: int, kind: str = "") -> TableCell:
     text, aside = around(value, spread, digits)
-    return Cell(f"{text} {aside}".strip(), value, text, aside, kind=kind)
+    return TableCell(f"{text} {aside}".strip(), value, text, aside, kind=kind)
 
 
 def csv_row(group: Group, arm: str, label: str, metric: Metric) -> tuple[str | float | int | None, ...]:

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from geq.document import parse_json
 from geq.errors import DataError
 from geq.number_format import shown
+from geq.safe_parsing import parse_json
 from geq_papers.report.chart import Bin, bar_chart, expected_error, reliability_chart
-from geq_papers.report.figure import Figure, embedded_png
-from geq_papers.report.sample import Sample, number
-from geq_papers.report.section.part import Section
+from geq_papers.report.section import Section
+from geq_papers.report.seed_values import Sample, number
+from geq_papers.report.svg_drawing import Figure, embedded_png
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 LARGEST = 3_000_000

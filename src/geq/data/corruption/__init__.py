@@ -3,6 +3,6 @@
 Files of corrupted images are read and written by :mod:`geq.data.corruption.cifar_c`, which needs torch.
 """
 
-from geq.data.corruption.registry import SEVERITIES, corrupt, corrupt_by, corruption_names
+from geq.data.corruption.corruption_registry import SEVERITIES, corrupt, corrupt_by, corruption_names
 
 __all__ = ["SEVERITIES", "corrupt", "corrupt_by", "corruption_names"]

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Float32
 from scipy.ndimage import gaussian_filter
 
-from geq.data.corruption.kind import Corruption, Picture
+from geq.data.corruption.corruption_registry import ImageCorruption, Picture
 
 Layer = Float[np.ndarray, "height width *colour"]
 Grid = Float32[np.ndarray, "height width"]
@@ -116,11 +116,13 @@ def zoom_blur(image: Picture, furthest: float, random: np.random.Generator) -> P
 
 
 CORRUPTIONS = (
-    Corruption("gaussian_blur", gaussian_blur, (0.4, 0.6, 0.7, 0.8, 1.0)),
-    Corruption("defocus_blur", defocus_blur, ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1.0, 0.2), (1.5, 0.1))),
-    Corruption(
+    ImageCorruption("gaussian_blur", gaussian_blur, (0.4, 0.6, 0.7, 0.8, 1.0)),
+    ImageCorruption(
+        "defocus_blur", defocus_blur, ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1.0, 0.2), (1.5, 0.1))
+    ),
+    ImageCorruption(
         "glass_blur", glass_blur, ((0.05, 1, 1), (0.25, 1, 1), (0.4, 1, 1), (0.25, 1, 2), (0.4, 1, 2))
     ),
-    Corruption("motion_blur", motion_blur, ((6, 1.0), (6, 1.5), (6, 2.0), (8, 2.0), (9, 2.5))),
-    Corruption("zoom_blur", zoom_blur, (1.06, 1.11, 1.15, 1.20, 1.25)),
+    ImageCorruption("motion_blur", motion_blur, ((6, 1.0), (6, 1.5), (6, 2.0), (8, 2.0), (9, 2.5))),
+    ImageCorruption("zoom_blur", zoom_blur, (1.06, 1.11, 1.15, 1.20, 1.25)),
 )

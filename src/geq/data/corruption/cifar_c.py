@@ -17,12 +17,12 @@ import numpy as np
 import torch
 from numpy.lib.format import open_memmap, write_array_header_1_0
 
+from geq.atomic_io import exclusively, explained_write_errors, remove_leftovers, sync_folder, write_durably
 from geq.data.cifar import CIFAR10_CLASSES, CIFAR10_STATISTICS
-from geq.data.corruption.registry import SEVERITIES, corrupt, corruption_names
+from geq.data.corruption.corruption_registry import SEVERITIES, corrupt, corruption_names
 from geq.data.dataset import ImageDataset
-from geq.document import parse_json
-from geq.durable import exclusively, explained_write_errors, remove_leftovers, sync_folder, write_durably
 from geq.errors import DataError, OptionError, one_line, unknown_name
+from geq.safe_parsing import parse_json
 
 FOLDER = "CIFAR-10-C"
 MANIFEST, LABELS = "geq.json", "labels.npy"

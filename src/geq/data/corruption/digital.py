@@ -10,7 +10,7 @@ from PIL import Image
 from scipy.ndimage import gaussian_filter
 from skimage.color import hsv2rgb, rgb2hsv
 
-from geq.data.corruption.kind import Corruption, Picture
+from geq.data.corruption.corruption_registry import ImageCorruption, Picture
 
 
 def brightness(image: Picture, amount: float, random: np.random.Generator) -> Picture:
@@ -72,12 +72,12 @@ def elastic_transform(
 
 
 CORRUPTIONS = (
-    Corruption("brightness", brightness, (0.05, 0.1, 0.15, 0.2, 0.3)),
-    Corruption("contrast", contrast, (0.75, 0.5, 0.4, 0.3, 0.15)),
-    Corruption("saturate", saturate, ((0.3, 0.0), (0.1, 0.0), (1.5, 0.0), (2.0, 0.1), (2.5, 0.2))),
-    Corruption("jpeg_compression", jpeg_compression, (80, 65, 58, 50, 40)),
-    Corruption("pixelate", pixelate, (0.95, 0.9, 0.85, 0.75, 0.65)),
-    Corruption(
+    ImageCorruption("brightness", brightness, (0.05, 0.1, 0.15, 0.2, 0.3)),
+    ImageCorruption("contrast", contrast, (0.75, 0.5, 0.4, 0.3, 0.15)),
+    ImageCorruption("saturate", saturate, ((0.3, 0.0), (0.1, 0.0), (1.5, 0.0), (2.0, 0.1), (2.5, 0.2))),
+    ImageCorruption("jpeg_compression", jpeg_compression, (80, 65, 58, 50, 40)),
+    ImageCorruption("pixelate", pixelate, (0.95, 0.9, 0.85, 0.75, 0.65)),
+    ImageCorruption(
         "elastic_transform",
         elastic_transform,
         ((0.0, 0.0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06), (0.1, 0.04, 0.05), (0.1, 0.03, 0.03)),

@@ -1,9 +1,8 @@
 """Transforms on batches of tensors: ``transform(images, generator)``."""
 
+from geq.data.transform.base import Compose, Normalize, Resize, Transform
 from geq.data.transform.crop import CropFlip, ShiftOnly
-from geq.data.transform.default import Augment, default_transform
-from geq.data.transform.kind import Compose, Transform
-from geq.data.transform.pixel import Normalize, Resize
+from geq.data.transform.default_transform import Augment, default_transform
 from geq.data.transform.randaugment import RandAugment
 from geq.data.transform.segmentation import SegmentationCrop
 

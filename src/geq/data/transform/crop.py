@@ -9,7 +9,7 @@ from jaxtyping import Int64
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from geq.data.transform.kind import Images, Transform
+from geq.data.transform.base import Images, Transform
 from geq.errors import OptionError
 
 Offsets = Int64[Tensor, "b"]

@@ -8,8 +8,7 @@ from jaxtyping import Float, Int64
 from torch import Generator, Tensor
 
 from geq.data.restoration import DamageName, damaged
-from geq.data.transform.kind import Images, Transform
-from geq.data.transform.pixel import as_float
+from geq.data.transform.base import Images, Transform, as_float
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from jaxtyping import Float, Int64
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from geq.data.transform.kind import Images, Transform
-from geq.data.transform.pixel import as_float
+from geq.data.transform.base import Images, Transform, as_float
 from geq.errors import MissingExtraError, OptionError
 
 Colour = Float[Tensor, "b 3 h w"]

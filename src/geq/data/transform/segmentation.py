@@ -10,8 +10,7 @@ from torch import Generator, Tensor
 from torch.nn import functional
 
 from geq.data.segmentation import IGNORE
-from geq.data.transform.kind import Images, Masks, NewImages, NewMasks, Transform
-from geq.data.transform.pixel import as_float
+from geq.data.transform.base import Images, Masks, NewImages, NewMasks, Transform, as_float
 from geq.errors import OptionError
 
 

@@ -6,9 +6,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from geq.document import parse_yaml
 from geq.errors import unknown_name
-from geq.training.option import TrainOptions
+from geq.safe_parsing import parse_yaml
+from geq.training.train_options import TrainOptions
 
 FOLDER = Path(__file__).parent
 
