@@ -32,9 +32,9 @@ oldest: .venv ## the fast tests with the oldest versions that the metadata allow
 	.venv-oldest/bin/python -m pip install --quiet --constraint .venv-oldest/constraints.txt --editable '.[dev]' --editable './papers[dev]' --editable ./demo
 	GEQ_TORCH_THREADS=1 .venv-oldest/bin/python -m pytest -n 2 --dist worksteal -m "not slow and not nightly" -q -o filterwarnings=default
 
-check: .venv ## what to run before each commit: lint, types, fast tests
+check: .venv ## what to run before each commit: lint, types, two cases of each fast test
 	$(MAKE) lint
-	GEQ_TORCH_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not nightly" -q
+	GEQ_TORCH_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not nightly" --cases 2 -q
 
 lint: .venv
 	$(BIN)/ruff check .

@@ -70,5 +70,26 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     return True if elsewhere or OTHERS.search(collection_path.read_text(encoding="utf-8")) else None
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--cases", type=int, help="run at most this many cases of each parametrised test")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With --cases N, keep N cases of each parametrised test, evenly spaced from the first to the last."""
+    most = config.getoption("--cases")
+    if most is None:
+        return
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    kept = {
+        id(cases[round(index * (len(cases) - 1) / max(most - 1, 1))])
+        for cases in tests.values()
+        for index in range(min(most, len(cases)))
+    }
+    config.hook.pytest_deselected(items=[item for item in items if id(item) not in kept])
+    items[:] = [item for item in items if id(item) in kept]
+
+
 def pytest_unconfigure() -> None:
     NETWORK_LOG.unlink(missing_ok=True)

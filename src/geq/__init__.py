@@ -15,6 +15,7 @@ _HOME = {
     "geq.cells": "EnergyProblem Cell",
     "geq.solvers": "fixed_point Solution Status",
     "geq.equilibrium": "Equilibrium ignore_failures",
+    "geq.frozen": "freeze",
     "geq.layers": "GEQ2d OptEq2d GEQLinear OptEqLinear DeepOptEq2d DeepOptEqLinear",
     "geq.model.model_registry": "create_model list_models",
     "geq.training.prediction": "load",

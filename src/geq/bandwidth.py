@@ -42,6 +42,11 @@ def statistics_wanted() -> bool:
 class GammaRule(nn.Module, metaclass=CheckedOptions):
     """Base class of the rules."""
 
+    @property
+    def constant(self) -> bool:
+        """Whether γ is the same for every input in evaluation, given the weights and the shape of q."""
+        return type(self) in CONSTANT
+
     def observe_equilibrium(self, q: Callable[[], Tensor]) -> None:
         """Update statistics after a training solve; ``q`` computes the distances at the equilibrium."""
 
@@ -188,6 +193,11 @@ class MedianGamma(RunningScale):
             raise OptionError(f"target must be finite and positive: got {target}; the usual one is 0.1")
         self.target = float(target)
 
+    @property
+    def constant(self) -> bool:
+        """Whether γ is the same for every input in evaluation, given the weights and the shape of q."""
+        return type(self) in CONSTANT
+
     def observe_equilibrium(self, q: Callable[[], Tensor]) -> None:
         distances = q()
         if distances.numel():
@@ -240,6 +250,10 @@ class PaperGamma(RunningScale):
 
     def extra_repr(self) -> str:
         return f"target={self.target}, per={self.per!r}, through={self.through}"
+
+
+CONSTANT = (FixedGamma, ZeroGamma, LearnedGamma, MedianGamma)
+"""Rules, and not their subclasses, whose γ in evaluation depends on what was learned alone."""
 
 
 def as_gamma_rule(gamma: float | int | GammaRule | None) -> GammaRule:

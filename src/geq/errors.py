@@ -41,6 +41,10 @@ class ConvergenceWarning(UserWarning):
     """The same as a warning: by default a layer gives it once in training and once in evaluation."""
 
 
+class FrozenError(GeqError, RuntimeError):
+    """The weights of a frozen model were changed."""
+
+
 class GradientError(GeqError, RuntimeError):
     """A derivative was asked for that cannot be given correctly."""
 

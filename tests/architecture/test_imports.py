@@ -14,7 +14,7 @@ PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "src" / "geq"
 PAGE = PACKAGE.parents[1] / "docs" / "architecture.md"
 
 BASE = {"errors", "certificates"}
-WEIGHTS = BASE | {"operators", "constraints"}
+WEIGHTS = BASE | {"frozen", "operators", "constraints"}
 PARTS = WEIGHTS | {"penalties", "regularizers", "kernels", "bandwidth"}
 CORE = PARTS | {"cells", "solvers", "gradients", "equilibrium"}
 NETWORK = CORE | {"layers", "model", "atomic_io", "number_format", "safe_parsing"}
@@ -22,18 +22,20 @@ NETWORK = CORE | {"layers", "model", "atomic_io", "number_format", "safe_parsing
 ALLOWED = {
     "errors": set(),
     "cache_folder": set(),
+    "c_code": {"cache_folder"},
     "safe_parsing": set(),
     "atomic_io": {"errors"},
     "number_format": set(),
+    "frozen": {"errors"},
     "bandwidth": {"errors"},
     "constraints": {"errors"},
     "certificates": {"constraints"},
-    "operators": BASE | {"constraints"},
+    "operators": BASE | {"frozen", "constraints"},
     "penalties": BASE,
     "regularizers": {"errors", "penalties"},
-    "kernels": BASE | {"bandwidth", "operators", "penalties", "cache_folder"},
+    "kernels": BASE | {"frozen", "bandwidth", "operators", "penalties", "c_code"},
     "cells": BASE | {"kernels", "operators", "penalties", "regularizers"},
-    "solvers": {"errors", "operators", "cells"},
+    "solvers": {"errors", "operators", "cells", "c_code"},
     "gradients": {"errors", "cells", "solvers"},
     "equilibrium": BASE | {"bandwidth", "operators", "cells", "solvers", "gradients", "torch_compile"},
     "torch_compile": {"equilibrium"},
@@ -61,6 +63,7 @@ ALLOWED = {
 ORDER = [
     *(
         "errors",
+        "frozen",
         "bandwidth",
         "constraints",
         "certificates",

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import geq
+from geq import c_code
 from geq.kernels import compiled_patch
 
 needs_compiler = pytest.mark.skipif(compiled_patch.load() is None, reason="no C compiler on this machine")
@@ -108,9 +109,9 @@ def test_without_a_compiler_the_formula_serves(setting: dict[str, str], tmp_path
 
 def test_a_folder_that_others_can_write_to_is_not_trusted(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
-    assert not compiled_patch.trusted(tmp_path)
+    assert not c_code.trusted(tmp_path)
     tmp_path.chmod(0o700)
-    assert compiled_patch.trusted(tmp_path)
+    assert c_code.trusted(tmp_path)
 
 
 def kernel_arguments() -> dict[str, torch.Tensor]:
@@ -160,8 +161,9 @@ def test_every_argument_is_checked_before_a_pointer_is_handed_over(name: str, ch
     given = kernel_arguments()
     given[name] = change(given[name])  # type: ignore[operator]
     direction = given.pop("direction")
+    v, u, *parts = given.values()
     with pytest.raises(geq.errors.InputError, match="must fit each other"):
-        compiled_patch.run(*given.values(), 2, 4, direction)
+        compiled_patch.PatchOperation(v, *parts, 2, 4)(u, direction)
 
 
 @needs_compiler
@@ -234,7 +236,7 @@ def test_its_exponential_is_exact_to_rounding(dtype: torch.dtype) -> None:
     exponents = torch.cat([torch.linspace(0, 120, 4001), torch.tensor([700.0, 800.0, 1e6])]).to(dtype)
     d = exponents.sqrt().view(1, 1, 1, -1)
     zeros, gram = torch.zeros_like(d), torch.ones(1, 1, dtype=dtype)
-    (found,) = compiled_patch.run(d, zeros, gram, torch.ones((), dtype=dtype), 1, 1)
+    (found,) = compiled_patch.PatchOperation(d, gram, torch.ones((), dtype=dtype), 1, 1)(zeros)
     # The exponent that the kernel sees is rounded, which e^x multiplies by x.
     expected = torch.exp(-d.square()) * d
     rounding = torch.finfo(dtype).eps * (4 + 2 * exponents.view_as(d))
@@ -246,5 +248,6 @@ def test_its_exponential_is_exact_to_rounding(dtype: torch.dtype) -> None:
 @needs_compiler
 def test_infinite_and_nan_entries_are_not_hidden() -> None:
     v = torch.tensor([torch.inf, torch.nan, 1.0, -torch.inf]).view(1, 1, 1, 4)
-    (found,) = compiled_patch.run(v, torch.zeros_like(v), torch.ones(1, 1), torch.tensor(0.1), 1, 1)
+    operation = compiled_patch.PatchOperation(v, torch.ones(1, 1), torch.tensor(0.1), 1, 1)
+    (found,) = operation(torch.zeros_like(v))
     assert torch.isfinite(found).flatten().tolist() == [False, False, True, False]

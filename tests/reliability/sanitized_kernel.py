@@ -7,6 +7,7 @@ import itertools
 import torch
 
 import geq
+from geq import c_code
 from geq.kernels import compiled_patch
 
 LAYOUTS = (torch.contiguous_format, torch.channels_last)
@@ -15,7 +16,7 @@ PATCHES = ((1, 1), (1, 4), (2, 3), (2, 8), (3, 5), (4, 2), (4, 32))
 
 @torch.no_grad()
 def main() -> int:
-    compiled_patch.FLAGS = (*compiled_patch.FLAGS, "-fsanitize=address", "-g")
+    c_code.FLAGS = (*c_code.FLAGS, "-fsanitize=address", "-g")
     assert compiled_patch.load() is not None
     calls = 0
     for dtype, layout, (patch, split), batch in itertools.product(

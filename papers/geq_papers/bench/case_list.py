@@ -11,6 +11,7 @@ from geq_papers.bench.gradient_error import gradient_error
 from geq_papers.bench.memory import growth, peak_memory
 from geq_papers.bench.network import networks, small_network, start_up, threads
 from geq_papers.bench.rejected_variants import choices
+from geq_papers.bench.small_networks import launches, layouts, small_networks
 from geq_papers.bench.training_step import (
     equal_evaluations,
     inference,
@@ -45,6 +46,9 @@ CASES: dict[str, BenchCase] = {
         ),
         BenchCase("network", "images per second of whole CIFAR networks against ResNet-18", networks),
         BenchCase("small", "geq_small against resnet_small, per training step", small_network),
+        BenchCase("whole", "small networks, frozen: one image and a batch, against ONNX", small_networks),
+        BenchCase("layout", "memory order of the maps by their side", layouts),
+        BenchCase("launch", "kernel launches and waits of a training step, counted without a GPU", launches),
         BenchCase("choice", "savings that were measured and not taken", choices),
         BenchCase("growth", "time and memory against batch, side, channels and steps", growth),
         BenchCase("thread", "one thread against two", threads),

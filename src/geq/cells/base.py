@@ -41,6 +41,8 @@ class Equation:
     """Relative residual of what is iterated that bounds the state's by 1."""
     couples_samples = False
     """Whether T looks at the whole batch, so that the samples' equations must be solved together."""
+    starts_at_zero = False
+    """Whether ``start`` is known to be zero, so that nobody has to look whether it is finite."""
 
     def __init__(self, function: Callable[[Any], Any], z0: State | None = None) -> None:
         self.function, self.z0 = function, z0

@@ -48,6 +48,7 @@ class FeatureEquation(Equation):
         self.c, self.penalty = c, penalty
         self.tolerance_factor = 1 / max(1.0, bound**2)
         self.given = z0
+        self.starts_at_zero = z0 is None
         self._last: tuple[Tensor, Tensor] | None = None
         self._image: tuple[Tensor, Tensor] | None = None
 

@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
 
 
 def asked_for(arguments: list[str]) -> tuple[bool, bool]:
-    """Whether JSON, whether nothing; this command must also work where the parser is not installed."""
+    """Read --json and --quiet by hand: this command must also work without the parser's package."""
     try:
         asked = parse("doctor", SUMMARY, arguments, declare)
     except MissingExtraError:
@@ -60,7 +60,7 @@ def plain(finding: Finding, first: bool) -> None:
 
 
 def printer() -> Any:
-    """What prints a finding, in colours if that can be."""
+    """Return the function that prints a finding, in colours if possible."""
     try:
         console = console_for()
     except MissingExtraError:

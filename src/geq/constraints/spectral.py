@@ -27,6 +27,8 @@ SMALL_MATRIX = 512
 """
 ORDINARY = (1e-6, 1e6)
 """Largest entries of a weight between which a power iteration neither overflows nor underflows."""
+DIVISIBLE = 0.85
+"""Power of the smallest and largest number that leaves room for the entries of a unit vector."""
 JUMP = 0.5
 """A weight that changed by more than this share since the last solve was not trained but replaced."""
 NUDGE = 0.01
@@ -70,10 +72,20 @@ class WeightNorm(Constraint):
 
 
 def ordinary_unit(weight: Tensor) -> Tensor:
-    """1, or the largest entry of a weight whose squares would overflow or vanish, and the bound with them."""
-    largest = weight.abs().amax()
+    """1, or the largest entry of a weight whose squares would overflow or vanish, and the bound with them.
+
+    Limited to what a vector can be divided by.
+    """
+    low, high = weight.aminmax()  # without a tensor of absolute values
+    largest = torch.maximum(high, -low)
     ordinary = (largest == 0) | ((largest >= ORDINARY[0]) & (largest <= ORDINARY[1]))
-    return torch.where(ordinary, 1.0, largest)
+    numbers = torch.finfo(weight.dtype)
+    return torch.where(ordinary, 1.0, largest.clamp(numbers.tiny**DIVISIBLE, numbers.max**DIVISIBLE))
+
+
+def divided(map: Apply, unit: Tensor) -> Apply:
+    """Return a map for the weight divided by ``unit``, which divides the argument: it is the smaller one."""
+    return lambda weight, argument: map(weight, argument / unit)
 
 
 class Measured(NamedTuple):
@@ -130,7 +142,7 @@ class SpectralBound(Constraint):
             sigma = torch.linalg.matrix_norm(precise, 2)
         else:
             unit = ordinary_unit(precise.detach())
-            sigma = unit * self._measured(precise / unit, apply, adjoint, shape)
+            sigma = unit * self._measured(precise, divided(apply, unit), divided(adjoint, unit), shape)
         # A product: the backward of a division keeps four more tensors of the weight's size.
         return weight * self.factor(sigma).to(weight.dtype)
 
@@ -150,14 +162,19 @@ class SpectralBound(Constraint):
         """Return the direction in training."""
         kept = fitting(self.followed, weight, shape)
         if kept is not None:
-            if torch.equal(kept.weight, weight):
+            # In place, so that nothing else of the weight's size is held; and both numbers by one transfer.
+            size = kept.weight.norm()
+            moved = kept.weight.sub_(weight).norm()
+            change, before = torch.stack((moved, size)).tolist()
+            kept.weight.copy_(weight)
+            if change == 0:
                 return kept.direction  # as when a checkpointed forward pass is computed again
-            if bool((weight - kept.weight).norm() <= JUMP * kept.weight.norm()):
+            if change <= JUMP * before < math.inf:
                 # Iterated alone, a direction that is a singular vector, not the leading one, would stay.
                 start = kept.direction + NUDGE * self._start(weight, shape)
                 image = adjoint(weight, apply(weight, start))
                 direction = image / image.norm().clamp_min(torch.finfo(image.dtype).tiny)
-                self.followed = Measured(weight.clone(), direction)
+                self.followed = Measured(kept.weight, direction)
                 return direction
         self.followed = self._found(weight, apply, adjoint, shape)
         return self.followed.direction
@@ -242,7 +259,7 @@ class FrobeniusBound(SpectralBound):
 def constraint_memory(model: nn.Module) -> dict[str, dict[str, Tensor]]:
     """Return the training state of a model's norm bounds, by name, for a checkpoint to resume exactly."""
     return {
-        name: rule.followed._asdict()
+        name: {part: tensor.clone() for part, tensor in rule.followed._asdict().items()}
         for name, rule in model.named_modules()
         if isinstance(rule, SpectralBound) and rule.followed is not None
     }
@@ -254,4 +271,4 @@ def restore_constraint_memory(model: nn.Module, memory: dict[str, dict[str, Tens
         if isinstance(rule, SpectralBound):
             rule.forget()
             if name in memory:
-                rule.followed = Measured(**memory[name])
+                rule.followed = Measured(**{part: tensor.clone() for part, tensor in memory[name].items()})

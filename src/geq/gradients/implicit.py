@@ -17,6 +17,7 @@ from geq.errors import ConvergenceError, ConvergenceWarning, OptionError, unknow
 from geq.gradients.base import Adjoint, Gradient, Record
 from geq.solvers import Anderson, Solution, Solver, Status, fixed_point
 from geq.solvers.fixed_point import Packing
+from geq.solvers.precision import enough_precision
 
 Product = Callable[[Tensor], Tensor]
 
@@ -66,7 +67,8 @@ class Implicit(Gradient):
         if not bool(finite.all()):
             grad = torch.where(finite.view(column), grad, 0.0)
         size = torch.where(finite & (size > 0), size, 1.0)
-        solution = self._solve(at, grad, size.view(column))
+        with enough_precision(self.tol, grad):
+            solution = self._solve(at, grad, size.view(column))
         if record is not None:
             record(replace(solution, value=grad.new_empty(0)))
         if solution.status is not Status.CONVERGED:
@@ -85,7 +87,7 @@ class Implicit(Gradient):
         solution, indefinite = conjugate_gradient(
             at.gram, at.core, target, squared_norm, tol, self.max_steps, at.gram_norm
         )
-        if not bool(indefinite.any()):
+        if solution.status is Status.CONVERGED or not bool(indefinite.any()):
             return solution
         general = self._general(at, at.right_hand_side(grad, size)[0], tol)
         assert isinstance(solution.value, Tensor)

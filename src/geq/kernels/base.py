@@ -18,10 +18,11 @@ from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from geq.certificates.well_posedness import uncertified
 from geq.errors import CheckedOptions, GradientError, InputError
+from geq.frozen import Freezable
 from geq.operators.operator import LinearMap
 
 Maps = Float[Tensor, "batch *map"]
@@ -31,7 +32,7 @@ CLOSED_FORMS = ("grad", "slope", "bind")
 """Methods that know the gradient of ``value`` without deriving it."""
 
 
-class Kernel(nn.Module, metaclass=CheckedOptions):
+class Kernel(Freezable, metaclass=CheckedOptions):
     """Base class. Subclasses give ``value`` and, if they want a fast layer, ``grad``.
 
     >>> class InverseMultiquadric(Kernel):

@@ -13,6 +13,7 @@ from geq.bandwidth import FixedGamma, GammaRule, ZeroGamma, as_gamma_rule, stati
 from geq.errors import InputError, OptionError
 from geq.kernels import compiled_patch
 from geq.kernels.base import BoundKernel, Kernel, Maps, Scores
+from geq.kernels.compiled_patch import PatchOperation
 
 PEAK_CURVATURE = 2.0 * math.exp(-1.5)
 """
@@ -148,13 +149,22 @@ class BoundGaussian(BoundKernel):
 
     def __init__(self, kernel: GaussianKernel, v: Tensor, observe: bool) -> None:
         super().__init__(kernel, v)
+        self._operation: PatchOperation | None = None
         kernel.check(tuple(v.shape[1:]))
-        self.gram = kernel.gram_matrix(v.dtype)
+        self.gram = kernel.kept(("gram", v.dtype), lambda: kernel.gram_matrix(v.dtype))
+        if kernel.frozen and kernel.gamma.constant:
+            self.gamma = kernel.kept(("gamma", v.dtype, tuple(v.shape[1:])), lambda: self.find_gamma(False))
+        else:
+            self.gamma = self.find_gamma(observe)
+
+    def find_gamma(self, observe: bool) -> Tensor:
+        """Return γ by the kernel's rule."""
         if self.gram is None:
-            expected = v.new_tensor(float(math.prod(v.shape[1:])))
+            expected = self.v.new_tensor(float(math.prod(self.v.shape[1:])))
         else:
             expected = self.gram.diagonal().sum()
-        self.gamma = kernel.gamma.of_batch(self.distances(torch.zeros_like(v)), expected, observe)
+        q = self.distances(torch.zeros_like(self.v))
+        return self.kernel.gamma.of_batch(q, expected, observe)
 
     def projected(self, patches: Tensor) -> Tensor:
         """Return dG for patches d."""
@@ -208,10 +218,23 @@ class BoundGaussian(BoundKernel):
         self, u: Tensor, direction: Tensor | None = None, gradients: bool = False
     ) -> tuple[Tensor, ...]:
         """Return what the formulas of this class return, by compiled code."""
-        assert isinstance(self.kernel, PatchGaussianKernel)
-        assert self.gram is not None
-        sizes = self.kernel.patch, self.kernel.channel_split
-        return compiled_patch.run(self.v, u, self.gram, self.gamma, *sizes, direction, gradients)
+        operation = self._operation
+        if operation is None or operation.given[2] is not self.gamma:
+            operation = self._operation = self.compiled_operation()
+        return operation(u, direction, gradients)
+
+    def compiled_operation(self) -> PatchOperation:
+        kernel, v, gram = self.kernel, self.v, self.gram
+        assert isinstance(kernel, PatchGaussianKernel)
+        assert gram is not None
+        return PatchOperation(
+            v,
+            gram,
+            self.gamma,
+            kernel.patch,
+            kernel.channel_split,
+            lambda last, compute: kernel.kept(("ordered", v.dtype, last), compute),
+        )
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:

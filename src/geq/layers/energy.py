@@ -15,6 +15,7 @@ from geq.equilibrium import Equilibrium
 from geq.errors import OptionError
 from geq.gradients import Gradient, Implicit
 from geq.kernels import GaussianKernel, Kernel, LinearKernel, PatchGaussianKernel
+from geq.layers.folding import NormFolding
 from geq.operators import Convolution, Dense
 from geq.solvers import Solver
 
@@ -64,7 +65,7 @@ class Scale(nn.Module):
         return f"{self.factor:g}"
 
 
-def injection(linear: Convolution | Dense, normalise: bool, scale: float = 1.0) -> nn.Sequential:
+def injection(linear: Convolution | Dense, normalise: bool, scale: float = 1.0) -> NormFolding:
     """Return x ↦ scale·norm(Ux + b).
 
     The norm has no learned scale: with one, weight decay lets the injection shrink until the layer is dead. A
@@ -81,7 +82,7 @@ def injection(linear: Convolution | Dense, normalise: bool, scale: float = 1.0) 
         parts["norm"] = kind(linear.out_channels, affine=False)
     if scale != 1:
         parts["scale"] = Scale(scale)
-    return nn.Sequential(OrderedDict(parts))
+    return NormFolding(OrderedDict(parts))
 
 
 class GEQ2d(Equilibrium):

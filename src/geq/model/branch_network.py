@@ -4,8 +4,8 @@ kernel.
     stem → for each branch: average-pool to its scale, equilibrium → bring to one scale, average → norm, ReLU
     → pool → linear
 
-As a cascade, which the papers do not have, each equilibrium looks at the one before it instead of the stem,
-behind norm and ReLU, and the head at the last: as many convolutions after each other as in a deep network.
+As a cascade, which the papers do not have, each equilibrium takes the one before it as input, not the stem,
+after norm and ReLU, and the head takes the last: as many stacked convolutions as in a deep network.
 
 The papers leave open how outputs are normalised. Without a norm after the fusion nothing trains (z is small),
 so there is one; its absence is not offered.
@@ -40,6 +40,7 @@ from geq.errors import InputError, OptionError
 from geq.gradients import Implicit
 from geq.kernels import GaussianKernel, Kernel, LinearKernel, PolynomialKernel, SigmoidKernel
 from geq.layers.energy import GAUSSIAN_GRADIENT, GEQ2d, OptEq2d, injection
+from geq.layers.folding import NormFolding
 from geq.model.config import ADDED_LATER
 from geq.model.gradient_config import DifferentiationConfig
 from geq.model.isometric_kernel import isometric_kernel
@@ -90,7 +91,7 @@ CONSTRAINTS: dict[Norm, Callable[[float], Constraint]] = {
 
 @dataclass(frozen=True)
 class BranchConfig(DifferentiationConfig):
-    """What a branch network is built from.
+    """Configuration of a branch network.
 
     Args:
         kernel: the similarity of every branch.
@@ -109,7 +110,7 @@ class BranchConfig(DifferentiationConfig):
         injection_scale: constant factor on the normalised Ux.
         norm, bound: norm rule of W, and the bound of all rules but "weight" and "none".
         feedback_start: factor on the random weights that W starts with. Those of 1 start above the usual
-            bounds, which cut them; rules that keep ‖W‖ whatever V is ("full", "learned", "gain") start alike.
+            bounds, which cut them; rules that keep ‖W‖ for any V ("full", "learned", "gain") start alike.
         feedback_spectrum: "random", or "flat": W starts as ``bound`` times an isometry (times
             ``feedback_start``), so that every direction has the feedback that one has otherwise.
         tol, max_steps, memory: of the Anderson solver.
@@ -164,7 +165,7 @@ class BranchConfig(DifferentiationConfig):
         for scale in (*self.scales, self.fusion_scale):
             if scale < 1 or self.stem_scale % scale:
                 raise OptionError(
-                    f"every scale must divide the side behind the stem, {self.stem_scale}: got {scale}"
+                    f"every scale must divide the side after the stem, {self.stem_scale}: got {scale}"
                 )
         if not self.feedback_start > 0:
             raise OptionError(
@@ -174,7 +175,7 @@ class BranchConfig(DifferentiationConfig):
             for before, after in pairwise((self.stem_scale, *self.scales)):
                 if before % after:
                     raise OptionError(
-                        "in a cascade every scale must divide the one before it (the first, the side behind "
+                        "in a cascade every scale must divide the one before it (the first, the side after "
                         f"the stem): got {before}, then {after}"
                     )
 
@@ -183,7 +184,7 @@ class BranchConfig(DifferentiationConfig):
 
     @property
     def stem_scale(self) -> int:
-        """Side of the map behind the stem."""
+        """Side of the map after the stem."""
         side = self.input_shape[1]
         for stride in self.stem_strides:
             side = -(-side // stride)
@@ -266,7 +267,7 @@ class BranchNetwork(Network):
     def __init__(self, config: BranchConfig) -> None:
         super().__init__(config)
         channels = (config.input_shape[0], *config.stem_channels)
-        self.stem = nn.Sequential()
+        self.stem = NormFolding()
         for before, after, stride in zip(channels, channels[1:], config.stem_strides, strict=False):
             self.stem.append(nn.Conv2d(before, after, 3, stride, padding=1, bias=False))
             self.stem.append(nn.BatchNorm2d(after))
@@ -324,7 +325,7 @@ def shrink(x: Tensor, factor: int) -> Tensor:
     """Average-pooling by a whole factor."""
     if x.shape[-1] % factor or x.shape[-2] % factor:
         raise InputError(
-            f"the map behind the stem must be divisible by {factor}: got {x.shape[-2]}×{x.shape[-1]}; "
+            f"the map after the stem must be divisible by {factor}: got {x.shape[-2]}×{x.shape[-1]}; "
             "pad or resize the images"
         )
     return x if factor == 1 else F.avg_pool2d(x, factor)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,12 +20,17 @@ from torch import Tensor, nn
 from geq.certificates.enclosure import QUICK, Enclosure, convolution_enclosure, matrix_enclosure
 from geq.constraints.spectral import Constraint, SpectralBound, Unconstrained
 from geq.errors import CheckedOptions, InputError, OptionError, check_kind
+from geq.frozen import Freezable
 
 Size = tuple[int, int]
 """Height and width of maps."""
 
-CHANNELS_LAST_SIDE = 4
-"""Maps of at least this side are kept with their channels last in memory (on a CPU)."""
+CHANNELS_LAST_SIDE = 5
+"""Maps of at least this side are kept with their channels last in memory (on a CPU).
+
+By ``geq bench --case layout``. A measurement at run time would be faster still on some processor, but results
+would then depend on it in their last digits.
+"""
 
 
 def size_of(maps: Any) -> Size | None:
@@ -64,7 +69,7 @@ class LinearMap:
         return self.operator.weight_gradient(self.weight, z, y)
 
 
-class Operator(nn.Module, metaclass=CheckedOptions):
+class Operator(Freezable, metaclass=CheckedOptions):
     """Base class of :class:`Dense` and :class:`Convolution`.
 
     ``constraint=None`` leaves the choice to the operator's role: a :class:`~geq.EnergyProblem` gives its
@@ -127,12 +132,19 @@ class Operator(nn.Module, metaclass=CheckedOptions):
         """Refuse a tensor whose shape does not fit, naming what must hold."""
 
     def bind(self, like: Tensor) -> LinearMap:
-        """Effective weight for arguments on the grid and in the precision of ``like``."""
-        weight = self.raw_weight.to(like.dtype)
-        if type(self.constraint) is not Unconstrained:
-            shape = self.argument_shape(like)
-            weight = self.constraint(weight, self.apply_weight, self.apply_adjoint, shape)
-        return LinearMap(self, weight, None if self.bias is None else self.bias.to(like.dtype))
+        """Effective weight for arguments on the grid, and in precision and memory order of ``like``."""
+        last = self.raw_weight.dim() == 4 and channels_last(like)
+        shape = self.argument_shape(like)
+
+        def effective() -> LinearMap:
+            weight = self.raw_weight.to(like.dtype)
+            if type(self.constraint) is not Unconstrained:
+                weight = self.constraint(weight, self.apply_weight, self.apply_adjoint, shape)
+            if last:  # a weight in another order than the maps would be reordered in every convolution
+                weight = weight.contiguous(memory_format=torch.channels_last)
+            return LinearMap(self, weight, None if self.bias is None else self.bias.to(like.dtype))
+
+        return self.kept((like.dtype, shape, last), effective)
 
     def forward(self, x: Tensor) -> Tensor:
         self.check(x, self.in_channels, f"the argument of {type(self).__name__}")
@@ -267,15 +279,7 @@ class Convolution(Operator):
             )
         return self.raw_weight.new_empty(1, 1, *size, dtype=working_dtype(self.raw_weight.dtype))
 
-    def bind(self, like: Tensor) -> LinearMap:
-        bound = super().bind(like)
-        # A weight in another order than the maps would be reordered in every convolution.
-        if channels_last(like):
-            return replace(bound, weight=bound.weight.contiguous(memory_format=torch.channels_last))
-        return bound
-
     def arranged(self, maps: Tensor) -> Tensor:
-        # Measured on CPUs: channels last is faster from 4×4 on.
         if maps.device.type != "cpu":
             return maps
         wide = min(maps.shape[-2:]) >= CHANNELS_LAST_SIDE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -15,6 +16,7 @@ from torch import Tensor
 from geq.cells.base import Equation, State
 from geq.errors import CheckedOptions, OptionError
 from geq.operators.operator import working_dtype
+from geq.solvers import compiled_anderson
 from geq.solvers.rules import anderson_weights
 
 Memory = TypeVar("Memory")
@@ -194,6 +196,11 @@ class Anderson(Solver[Window]):
             more = (0, 0, 0, self.memory - slot)
             memory.images = F.pad(memory.images, more)
             memory.residuals = F.pad(memory.residuals, more)
+        eps = torch.finfo(z.dtype).eps
+        if compiled_anderson.usable(fz, self.memory):
+            history = memory.images, memory.residuals, memory.gram
+            options = self.ridge, 1 / math.sqrt(eps), self.mixing
+            return compiled_anderson.step(fz, residual, history, slot, count, options), memory
         memory.images[:, slot] = fz
         memory.residuals[:, slot] = residual
         images, residuals = memory.images[:, :count].to(dtype), memory.residuals[:, :count].to(dtype)
@@ -209,7 +216,7 @@ class Anderson(Solver[Window]):
             memory.identity[:count, :count],
             plain,
             self.ridge,
-            torch.finfo(z.dtype).eps,
+            eps,
             # A singular system gives NaN or infinity instead of an error.
             lambda system, right: torch.linalg.solve_ex(system, right)[0],
         )

@@ -17,6 +17,7 @@ from geq.errors import ConvergenceError, ConvergenceWarning, InputError, OptionE
 from geq.operators.operator import channels_last
 from geq.solvers import rules
 from geq.solvers.base import Rows, Solution, Solver, Status
+from geq.solvers.precision import enough_precision
 
 ON_FAILURE = ("raise", "warn", "ignore")
 
@@ -43,7 +44,8 @@ def fixed_point(
     ``fn`` is called in the caller's grad mode, but no graph is kept from one evaluation to the next: the
     solution is detached. Wrap the call in ``torch.no_grad()`` unless ``fn`` needs gradients of its own.
     ``fn`` must not modify its argument, and must return a new tensor. There is one synchronisation with the
-    device per evaluation.
+    device per evaluation. On a GPU TF32 is off inside where ``tol`` needs that; see
+    :mod:`geq.solvers.precision`.
 
     Args:
         fn: The map, which takes and returns a state like ``z0``; or an equation, which the solver may replace
@@ -79,8 +81,9 @@ def fixed_point(
     joint = fn.couples_samples
     fn = solver.prepare(fn)
     tol = tol * fn.tolerance_factor
+    known_finite = z0 is None and fn.starts_at_zero
     z0 = fn.start() if z0 is None else z0
-    check_start(z0)
+    check_start(z0, known_finite)
     solver.check_tolerance(tol, parts_of(z0)[0].dtype)
     empty = parts_of(z0)[0].shape[0] == 0
     packing = Packing.of(z0, joint and not empty)
@@ -90,30 +93,32 @@ def fixed_point(
     del z0  # a start that nobody keeps need not be paid for during the solve
     progress = _Progress(z, tol, abs_tol, trace)
     memory: Any = None
-    for count in range(1, max_steps + 1):
-        state = packing.unpack(z)
-        image = fn(state)
-        check_image(image, state)
-        with torch.no_grad():
-            if count == 1:
-                # The map decides the order in memory, since it is the map's convolutions that care.
-                packing = Packing.of(image, joint)
-                z = packing.pack(state)
-            fz = packing.pack(image).detach()
-            residual = fz - z
-            progress.record(z, fz, residual)
-            if progress.finished or count == max_steps:
-                break
-            if count == 1:
-                memory = solver.init(z)
-            z, memory = solver.step(z, fz, residual, memory)
-            z = progress.hold(z)
-            del state, image, fz, residual  # before the next ones are made
+    with enough_precision(tol, z):
+        for count in range(1, max_steps + 1):
+            state = packing.unpack(z)
+            image = fn(state)
+            check_image(image, state)
+            with torch.no_grad():
+                if count == 1:
+                    # The map decides the order in memory, since it is the map's convolutions that care.
+                    packing = Packing.of(image, joint)
+                    z = packing.pack(state)
+                fz = packing.pack(image).detach()
+                residual = fz - z
+                progress.record(z, fz, residual)
+                if progress.finished or count == max_steps:
+                    break
+                if count == 1:
+                    memory = solver.init(z)
+                z, memory = solver.step(z, fz, residual, memory)
+                z = progress.hold(z)
+                del state, image, fz, residual  # before the next ones are made
 
     if progress.best_is_start:
         progress.best = progress.best.clone()  # a start that was good enough stays the caller's own memory
     solution = progress.solution(packing)
-    solution = replace(solution, value=detached(fn.state(solution.value)))
+    with enough_precision(tol, z):
+        solution = replace(solution, value=detached(fn.state(solution.value)))
     if solution.status is not Status.CONVERGED and on_failure != "ignore":
         failed = ~solution.converged
         message = (
@@ -140,6 +145,8 @@ class _Progress:
         self.tol, self.abs_tol = tol, abs_tol
         self.floor: Tensor | float = 0.0
         self.norm_dtype = torch.promote_types(z.dtype, torch.float32)
+        numbers = torch.finfo(self.norm_dtype)
+        self.low = math.sqrt(numbers.tiny) / numbers.eps
         self.best, self.best_is_start = z, True
         self.residual = torch.full((batch,), math.inf, dtype=self.norm_dtype)
         self.active = torch.ones(batch, dtype=torch.bool)
@@ -158,7 +165,6 @@ class _Progress:
     def record(self, z: Tensor, fz: Tensor, residual: Tensor) -> None:
         """Measure the residual at ``z``; keep it where it is the best, and stop the samples that are done."""
         absolute, image = self._norms(residual, fz)
-        absolute = rules.finite_or_nan(absolute, image)
         if self.limit is None:
             self.limit = rules.divergence_limit(absolute)
             self.floor = rules.residual_floor(absolute, self.tol, self.abs_tol)
@@ -187,21 +193,23 @@ class _Progress:
             self._held = _column(~active, z)
 
     def _norms(self, residual: Tensor, fz: Tensor) -> tuple[Tensor, Tensor]:
-        """‖f(z) − z‖ and ‖f(z)‖ of every sample.
+        """‖f(z) − z‖ (NaN where f(z) is not finite) and ‖f(z)‖ of every sample.
 
         The squares of very small or large numbers are zero or infinite, which would pass for convergence or
         divergence: those rows are scaled first. There are none in ordinary problems.
         """
         norms = [torch.linalg.vector_norm(rows, dim=1, dtype=self.norm_dtype) for rows in (residual, fz)]
         absolute, image = torch.stack(norms).cpu()
-        numbers = torch.finfo(self.norm_dtype)
-        low = math.sqrt(numbers.tiny) / numbers.eps
-        lost = self.active & ~((image >= low) & (absolute + image < math.inf))
+        sound = (image >= self.low) & (absolute + image < math.inf)
+        if bool(sound.all()):
+            return absolute, image
+        lost = self.active & ~sound
         if bool(lost.any()):
             index = lost.nonzero().squeeze(1)
             rows = index.to(fz.device)
             for found, values in ((absolute, residual), (image, fz)):
                 found[index] = rules.row_norm(values[rows].to(self.norm_dtype)).cpu()
+        absolute = rules.finite_or_nan(absolute, image)
         return absolute, image
 
     def hold(self, z: Tensor) -> Tensor:
@@ -294,8 +302,8 @@ class Packing:
         return rows.reshape(rows.shape[0], *shape)
 
 
-def check_start(state: State) -> None:
-    """Refuse a starting state that no solver can work with."""
+def check_start(state: State, known_finite: bool = False) -> None:
+    """Refuse a starting state that no solver can work with; whether it is finite may be known already."""
     parts = parts_of(state)
     if not parts:
         raise InputError("a state must be a tensor or a tuple of at least one tensor: got an empty tuple")
@@ -310,7 +318,7 @@ def check_start(state: State) -> None:
             )
         if part.device != parts[0].device:
             raise InputError(f"a state must live on one device: got {describe(state)}")
-        if not bool(torch.isfinite(part).all()):
+        if not known_finite and not bool(torch.isfinite(part).all()):
             raise InputError(
                 "the starting state must be finite: it contains NaN or infinity; "
                 "look for them in the input, or start from zeros"

@@ -14,6 +14,7 @@ from geq.data.dataset import Dataset
 from geq.data.loader import BatchLoader
 from geq.equilibrium import ignore_failures
 from geq.errors import InputError
+from geq.frozen import frozen
 from geq.model.network import Network
 from geq.training.confusion import Confusion
 from geq.training.metrics import ClassificationMeasures, SolverMeasures
@@ -21,7 +22,7 @@ from geq.training.metrics import ClassificationMeasures, SolverMeasures
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationResult:
-    """What every task measures.
+    """Measures of every task.
 
     Args:
         images: number of images.
@@ -63,13 +64,8 @@ def evaluating(model: Network, dataset: Dataset) -> Iterator[None]:
             f"the network knows {model.num_classes} classes; {dataset.name} has {len(dataset.classes)}: "
             "choose the data that it was trained on"
         )
-    was_training = model.training
-    model.eval()
-    try:
-        with torch.no_grad(), ignore_failures(model):
-            yield
-    finally:
-        model.train(was_training)
+    with frozen(model), torch.no_grad(), ignore_failures(model):
+        yield
 
 
 def evaluate(model: Network, batches: BatchLoader) -> ClassificationResult:

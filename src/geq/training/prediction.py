@@ -16,6 +16,7 @@ from geq.data.image_reader import SUFFIXES, image_files, middle_square, read_ima
 from geq.data.transform.base import Normalize
 from geq.equilibrium import ignore_failures
 from geq.errors import DataError, InputError, OptionError
+from geq.frozen import freeze
 from geq.model.network import Network
 from geq.training.run_folder import RunFolder
 from geq.training.setup import DataDescription
@@ -26,12 +27,12 @@ if TYPE_CHECKING:
 GREY = (0.299, 0.587, 0.114)
 """Weights of red, green and blue in the brightness (ITU-R BT.601)."""
 BATCH = 250
-"""Images that are looked at at once; results do not depend on it."""
+"""Images per batch; results do not depend on it."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a network says about one image.
+    """Prediction of a network for one image.
 
     Args:
         label: the most probable class.
@@ -65,12 +66,15 @@ class Predictor:
     """A trained network with the classes, the image size and the normalisation of its training.
 
     Args:
-        network: the network.
+        network: the network; it is frozen (:func:`geq.freeze`), so call its ``train()`` to change weights.
         data: what it was trained on.
     """
 
     network: Network
     data: DataDescription
+
+    def __post_init__(self) -> None:
+        freeze(self.network)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -155,7 +159,7 @@ def load(name: str | Path, runs: str | Path = "runs") -> Predictor:
 
     Args:
         name: a name of ``geq weights``, the folder of a run, or its name below ``runs``.
-        runs: folder that holds the runs.
+        runs: folder of the runs.
     """
     folder = RunFolder.find(name, runs)
     network = Network.from_pretrained(folder.model)

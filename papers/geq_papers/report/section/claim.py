@@ -1,4 +1,4 @@
-"""Which claims hold: those of the papers, and apart from them the questions of this project."""
+"""Verdicts on the claims of the papers, and apart from them on the questions of this project."""
 
 from __future__ import annotations
 
@@ -68,13 +68,18 @@ class Party:
     others: ReportTable | None
 
 
-def summary(evidence: Evidence) -> Section:
-    """Judge every claim of every experiment."""
+def judge_all(evidence: Evidence) -> list[Found]:
+    """Return every claim of every experiment with its verdict, those that were decided first."""
     found = judged(evidence)
     for experiment in evidence.missing:
         found += [(experiment, "", judge(claim, [])) for claim in experiment.claims]
     order = list(MARKS)
-    found.sort(key=lambda entry: order.index(entry[2].verdict))
+    return sorted(found, key=lambda entry: order.index(entry[2].verdict))
+
+
+def summary(evidence: Evidence) -> Section:
+    """Show the claims of the papers, and apart from them our own questions."""
+    found = judge_all(evidence)
     retired = [one for one in found if is_retired(*one, found)]
     found = [one for one in found if one not in retired]
     of_papers = [one for one in found if one[0].name not in STUDY]
