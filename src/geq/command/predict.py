@@ -51,6 +51,11 @@ def main(arguments: list[str]) -> int:
 
     data = folder.data()
     model = freeze(Network.from_pretrained(folder.model))
+    if model.restores:
+        raise OptionError(
+            f"geq predict is for networks that classify images or label pixels; {folder.title} restores "
+            "images: call the network itself, geq.model.network.Network.from_pretrained"
+        )
     paths = [image for path in named for image in images_at(path)]
     predictions: list[Any]
     errors: list[str] = []

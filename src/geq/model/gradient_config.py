@@ -34,8 +34,8 @@ class DifferentiationConfig(NetworkConfig):
         gradient: how the fixed point is differentiated; "averaging" also chooses it by the regulariser.
         gradient_tol: of "implicit"; None is 1e-3, or 1e-2 for the Gaussian kernels, whose weak feedback makes
             that as exact.
-        gradient_steps: of "phantom", "unrolled" and "averaging"; None is the class's own (5 for "phantom", 20 for
-            the others, as in the papers).
+        gradient_steps: of "phantom", "unrolled" and "averaging"; None is the class's own (5 for "phantom",
+            20 for the others, as in the papers).
         gradient_damping: of the same; None is the class's own (0.8 for "phantom", otherwise 1).
         regulariser: what the features should be like.
         regulariser_weight: its γ.
@@ -57,8 +57,8 @@ class DifferentiationConfig(NetworkConfig):
             )
         if self.gradient == "averaging" and self.regulariser == "none":
             raise OptionError(
-                f"gradient averaging needs a regulariser, one of {', '.join(REGULARISERS)}: got none; without one, "
-                "use unrolled"
+                f"gradient averaging needs a regulariser, one of {', '.join(REGULARISERS)}: got none; "
+                "without one, use unrolled"
             )
         self.differentiation()  # a wrong number of steps is an error here, not when the network is built
 
