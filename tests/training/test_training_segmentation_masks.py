@@ -79,7 +79,7 @@ def test_labels_of_others_are_not_overwritten(tmp_path: Path) -> None:
     Image.fromarray(mask).save(tmp_path / "b.png")
     (tmp_path / "c.png").write_text("not a picture")
     for name in ("b.png", "c.png"):
-        with pytest.raises(DataError, match=f"{name} is there already"):
+        with pytest.raises(DataError, match=f"{name} exists already"):
             write_mask(tmp_path / name, mask, COLOURS)
 
 

@@ -94,7 +94,7 @@ def unpack(archive: Path, root: Path, *, largest: int = LARGEST) -> list[Path]:
         for path in made:
             if (root / path.name).exists():
                 raise DataError(
-                    f"{root / path.name} is there already: remove it, or fetch to another data root"
+                    f"{root / path.name} exists already: remove it, or fetch to another data root"
                 )
         sync_everything()
         for path in made:

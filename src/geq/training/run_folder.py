@@ -136,7 +136,7 @@ class RunFolder:
                     if cls(path).is_stillborn():
                         return cls(path)
                     raise CheckpointError(
-                        f"a new run needs a new name; {path} is there already: continue it with "
+                        f"a new run needs a new name; {path} exists already: continue it with "
                         f"'geq train --resume {path}', or choose another --name"
                     ) from None
                 return cls(path)
