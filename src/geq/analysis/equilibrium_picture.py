@@ -15,7 +15,7 @@ from geq.analysis.solver_trace import Trace
 from geq.training.matplotlib_figure import new_figure, png
 
 OWN, PLAIN, PROMISE = "#0072B2", "#D55E00", "#009E73"
-"""Blue, vermilion and green of Okabe and Ito, which every kind of colour vision tells apart."""
+"""Blue, vermilion and green of Okabe and Ito, distinct for every kind of colour vision."""
 GREY = "#8C8C8C"
 
 

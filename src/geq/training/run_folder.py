@@ -110,7 +110,7 @@ class RunFolder:
 
     @staticmethod
     def refuse_link(path: Path) -> None:
-        """Whoever put a link into a run wants something else to be written."""
+        """Refuse symbolic links in a run folder: they could redirect writes."""
         if path.is_symlink():
             raise CheckpointError(f"{path} must not be a link: remove it")
 

@@ -101,7 +101,7 @@ def evaluate_segmenter(
 
 
 def task_class(model: Network, dataset: Dataset) -> type[Task]:
-    """Masks want a network that labels pixels, single labels one that classifies images."""
+    """Check that masks meet a segmenter, and single labels a classifier."""
     name = model.registry_name or type(model).__name__
     has_masks, labels_pixels = isinstance(dataset, SegmentationDataset), model.labels_pixels
     if has_masks and not labels_pixels:
