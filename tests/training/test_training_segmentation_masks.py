@@ -157,7 +157,7 @@ def test_evaluate_shows_every_class(trained: RunFolder, capsys: pytest.CaptureFi
     for word in ("mIoU", "mAcc", "aAcc", "bicyclist", "IoU"):
         assert word in printed
     assert main(["evaluate", str(trained.path), "--data", "digits"]) == 2
-    assert "labels pixels" in capsys.readouterr().err
+    assert "is a segmenter" in capsys.readouterr().err
 
 
 def test_runs_and_compare_show_the_miou(
