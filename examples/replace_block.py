@@ -44,7 +44,7 @@ class Residual(nn.Module):
 
 
 def equilibrium(gamma: geq.bandwidth.GammaRule | None = None) -> nn.Module:
-    """The equilibrium in its place, with the norm that it needs behind it."""
+    """The equilibrium in its place, followed by the norm that it needs."""
     layer = geq.GEQ2d(CHANNELS, CHANNELS, mid_channels=CHANNELS, hidden=16, gamma=gamma)
     return nn.Sequential(layer, nn.BatchNorm2d(CHANNELS), nn.ReLU())
 
@@ -73,7 +73,7 @@ def digits(split: str) -> tuple[Tensor, Tensor]:
 
 @dataclass
 class Trained:
-    """What came of one block, over seeds: accuracy after each epoch, CPU seconds, solver steps."""
+    """Results of one block over seeds: accuracy after each epoch, CPU seconds, solver steps."""
 
     accuracy: list[list[float]] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)

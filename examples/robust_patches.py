@@ -29,7 +29,7 @@ BRANCH = "branches.0"
 
 @dataclass(frozen=True)
 class Row:
-    """What came of squares of one kind and side: accuracies in %, mean β inside and outside of the square."""
+    """Results for squares of one kind and side: accuracies in %, mean β inside and outside of the square."""
 
     cover: str
     side: int

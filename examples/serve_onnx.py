@@ -86,7 +86,7 @@ def server(path: str, port: int = 0) -> ThreadingHTTPServer:
             content = self.rfile.read(int(length))
             try:
                 result = classifier.answer(content)
-            except Exception as problem:  # Pillow's decoders raise whatever the damage made them stumble over
+            except Exception as problem:  # Pillow's decoders raise many kinds of errors on damaged files
                 self.reply(400, {"error": f"this is not a picture that can be read: {problem}"})
                 return
             self.reply(200, result)

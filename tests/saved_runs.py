@@ -1,4 +1,4 @@
-"""Run folders with fresh weights, for what looks at runs and does not care how well they were trained."""
+"""Run folders with fresh weights, for tests that need runs of any accuracy."""
 
 from __future__ import annotations
 

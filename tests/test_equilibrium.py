@@ -1,4 +1,4 @@
-"""The layer: one equilibrium, whatever the solver, the batch, the scale and the start."""
+"""The layer: one equilibrium for every solver, batch, scale and start."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_every_solver_finds_the_same_equilibrium(case: str) -> None:
 @pytest.mark.parametrize("solver", ["picard", "anderson", "broyden", "fista"])
 @pytest.mark.parametrize("case", ["dense-gaussian", "dense-linear", "conv-patch-zeros", "dense-own"])
 def test_a_sample_does_not_depend_on_its_batch(case: str, solver: str) -> None:
-    """Neither value nor steps, whoever else is there and in what order, though they stop at other times."""
+    """Neither value nor steps depend on batch-mates or order, though samples stop at different times."""
     build, _ = CASES[case]
     x = vectors(6) if case.startswith("dense") else maps(6)
     layer = layer_of(build(), solver=SOLVERS[solver], tol=1e-6)

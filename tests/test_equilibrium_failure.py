@@ -1,4 +1,4 @@
-"""What a layer does when it does not converge, has nothing to do, or is asked for nonsense."""
+"""Behaviour of a layer that does not converge, has nothing to do, or gets nonsense."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def fresh(kind: str, norm: str) -> geq.Equilibrium:
 
 @cases
 def test_deepcopy_and_pickle(kind: str, norm: str) -> None:
-    """Also in the middle of training, after weight norm and with what a solve left behind."""
+    """Also in the middle of training, after weight norm and with the state of a solve."""
     layer, x = trained(kind, norm)
     expected = layer.eval()(x).detach()
     for copied in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):

@@ -73,14 +73,14 @@ def facts(found: Explanation) -> Markup:
     items = [
         ("steps of the solver", f"{steps} (one number per branch)" if several else steps),
         ("what still moved at the end (residual)", shown(found.residual)),
-        ("settled", "yes" if found.converged else "no: the answer is the best state that was found"),
+        ("converged", "yes" if found.converged else "no: the answer is the best state that was found"),
     ]
     cells = [element("div", [element("dt", name), element("dd", value)]) for name, value in items]
     return element("dl", cells, {"class": "facts"})
 
 
 def certificate(found: Explanation) -> Markup:
-    """What the weights prove, in plain words."""
+    """Return the certificate of the weights in plain words."""
     if not found.branches:
         return EMPTY
     certificates = [branch.certificate for branch in found.branches]

@@ -15,7 +15,7 @@ def focus_part(answer: Answer) -> Markup:
     found, image = answer.explanation, answer.image
     notes = [element("p", note, {"class": "quiet"}) for note in found.notes]
     parts = [saliency(image, found), weights(image, found), energies(image, found), *notes]
-    return element("div", [element("h3", "What it looks at"), *parts], {"class": "geq focus"})
+    return element("div", [element("h3", "Explanation"), *parts], {"class": "geq focus"})
 
 
 def section(title: str, words: str, figures: list[Markup], legend: Markup) -> Markup:

@@ -15,20 +15,19 @@ if TYPE_CHECKING:
     from geq.training.run_folder import RunFolder
     from geq.training.train_options import TrainOptions
 
-SUMMARY = """Open a web page that shows what a trained network says about images, and why.
+SUMMARY = """Open a web page that explains the predictions of a trained network.
 
-Pick an image or drop one, disturb it, follow the solver step by step, and compare two networks. Without RUN
-the page shows the newest finished run; where there is none, the network that comes with geq; and where that
-is missing, it trains a small one first. The page is for this machine only unless --host says otherwise, and
-it fetches nothing from anywhere."""
+Pick or drop an image, corrupt it, follow the solver step by step, and compare two networks. Without RUN the
+page shows the newest finished run, else the network that ships with geq, else it trains a small one first.
+Only this machine can reach the page unless --host opens it. The page loads nothing from elsewhere."""
 
 
 def declare(parser: Any) -> None:
     parser.usage = "geq demo [RUN [RUN2]] [options]"
     parser.add_argument("run", type=str, nargs="?", help="folder of a run, or its name below --runs")
-    parser.add_argument("beside", type=str, nargs="?", metavar="RUN2", help="another one to show beside it")
-    parser.add_argument("--port", type=int, default=7860, help="of the page; 0 is any free one")
-    parser.add_argument("--host", type=str, default="127.0.0.1", help="address to listen on; 0.0.0.0 is all")
+    parser.add_argument("beside", type=str, nargs="?", metavar="RUN2", help="second run, shown side by side")
+    parser.add_argument("--port", type=int, default=7860, help="port of the page; 0 is any free one")
+    parser.add_argument("--host", type=str, default="127.0.0.1", help="address to listen on; 0.0.0.0 for all")
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
     parser.add_argument("--runs", type=str, default="runs", help="folder that holds the runs")
     parser.add_argument("--data_root", type=str | None, default=None, help="folder of the datasets")

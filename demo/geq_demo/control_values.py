@@ -74,7 +74,7 @@ def read_distortion(values: Sequence[Any]) -> Distortion:
 
 
 def read_look(way: Any, branch: Any, step: Any = None) -> Look:
-    """Return how a solve is looked at; branch and step may be those of an earlier answer, beyond the end."""
+    """Return the view of a solve; branch and step may be those of an earlier answer, beyond the end."""
     if read_name(way, "whose steps") not in WAYS.values():
         raise unknown_name("choice of whose steps", way, WAYS.values())
     return Look(

@@ -1,4 +1,4 @@
-"""The image that the page is about: one of the test images, or a file that somebody gave."""
+"""Image of the page: a test image or an uploaded file."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class SamplePicture:
         return f"test image {self.index} of {self.dataset}"
 
     def is_same(self, other: SamplePicture) -> bool:
-        """Whether both are one image of one dataset; datasets of the same name may differ."""
+        """Return whether both are one image of one dataset; datasets of the same name may differ."""
         same = (self.dataset, self.index, self.truth) == (other.dataset, other.index, other.truth)
         return same and torch.equal(self.pixels, other.pixels)
 
@@ -59,7 +59,7 @@ class SamplePicture:
 
 @dataclass(frozen=True)
 class FilePicture:
-    """An image file that somebody gave; read again for each size, so that no large image stays in memory.
+    """An uploaded image file; read again for each size, so that no large image stays in memory.
 
     Args:
         path: where the server keeps it.

@@ -15,7 +15,7 @@ PREFERRED = "geq-digits"
 
 
 class Collection:
-    """Networks by name, each loaded when it is first looked at.
+    """Networks by name, each loaded on first use.
 
     Args:
         folders: of the runs.
@@ -61,7 +61,7 @@ def _is_finished(folder: RunFolder) -> bool:
 
 
 def default_run(runs: str) -> RunFolder | None:
-    """What to show if nothing is asked for: the newest finished run, or the shipped network."""
+    """Return the network shown by default: the newest finished run, or the shipped network."""
     finished = finished_runs(runs)
     if finished:
         return finished[0]

@@ -31,11 +31,11 @@ WAITING = 32
 """Questions that may wait for their turn; more are refused."""
 SEVERITY = 3
 
-INTRODUCTION = """<div class="geq"><h1>A network that settles</h1>
+INTRODUCTION = """<div class="geq"><h1>A network that converges</h1>
 <p>Most networks push an image through a fixed number of layers. An <em>equilibrium model</em> repeats one
-step until nothing changes any more, and answers from that resting state. Resting means: an <em>energy</em>
+step until nothing changes any more, and answers from that resting state. There an <em>energy</em>
 has reached its minimum, like a ball in a bowl. Pick an image, disturb it, and watch.</p></div>"""
-SETTLE = """<div class="geq"><h3>How it settles</h3><p class="quiet">Drag the slider: the state
+SETTLE = """<div class="geq"><h3>How it converges</h3><p class="quiet">Drag the slider: the state
 starts far away and comes to rest. From one line of the charts to the next is a factor of ten.</p></div>"""
 
 

@@ -1,4 +1,4 @@
-"""What was computed lately, so that going back on the page costs nothing."""
+"""Cache of recent results, so that going back on the page costs nothing."""
 
 from __future__ import annotations
 

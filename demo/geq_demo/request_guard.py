@@ -1,4 +1,4 @@
-"""Refuse requests of other sites: a page that somebody else wrote must not use the server of this machine.
+"""Refuse requests of other sites: a foreign page must not use the server of this machine.
 
 A browser lets any site send requests to 127.0.0.1. The header Origin names the site that sends one. A site
 can also give its own name the address 127.0.0.1 (DNS rebinding) and so be its own origin; then Host has that
@@ -76,7 +76,7 @@ class Guard:
         if address is None:
             here = socket.gethostname().lower()
             return all_addresses and name in (here, f"{here}.local")
-        # An address cannot be rebound: whoever types one reaches the machine that has it.
+        # An address cannot be rebound: a user who types one reaches the machine that has it.
         return address.is_loopback or all_addresses or address == address_in(server)
 
 

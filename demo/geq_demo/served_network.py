@@ -31,7 +31,7 @@ KEPT = 64
 
 @dataclass(frozen=True)
 class Answer:
-    """What a network says of an image, and the image as it was given to the network."""
+    """Answer of a network, and the image as it was given to the network."""
 
     image: UInt8[Tensor, "1 c h w"]
     explanation: Explanation
@@ -77,7 +77,7 @@ class Exhibit:
             return self.answers.get(content_of(image), lambda: Answer(image, self.explainer.explain(image)))
 
     def trace(self, picture: Picture, distortion: Distortion, branch: int) -> Trace:
-        """How the equilibrium with this number is found."""
+        """Return the trace of the solve of the equilibrium with this number."""
         image = self.given(picture, distortion)
         with self.alone():
             return self.traces.get((content_of(image), branch), lambda: self.explainer.traced(image, branch))

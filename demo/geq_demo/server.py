@@ -21,7 +21,7 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
 ARENA_MAX = -8
 """``M_ARENA_MAX`` of glibc's malloc.h."""
 VISITORS = 300
-"""Whose pages are remembered; of more, those who were away longest begin anew. A page takes about 0.3 MB."""
+"""Number of stored sessions of about 0.3 MB each; beyond it the one unused for longest is dropped."""
 SETTINGS = {
     "GRADIO_ANALYTICS_ENABLED": "False",  # nothing is sent
     "GRADIO_RUN_HISTORY": "False",  # nor kept in the browser

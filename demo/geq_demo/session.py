@@ -1,4 +1,4 @@
-"""What each control of the page does, without the page: from choices to HTML."""
+"""Actions of the page's controls, without the page: from choices to HTML."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ THUMBNAIL = 96
 
 @dataclass(frozen=True)
 class Look:
-    """How somebody looks at the solve of a network.
+    """Settings of the view of a solve.
 
     Args:
         branch: which equilibrium.
@@ -117,7 +117,7 @@ class Session:
         return self.start(name)
 
     def upload(self, path: Path, name: str) -> FilePicture:
-        """A file that somebody gave, refused with a reason if no network could look at it."""
+        """Open an uploaded file; refuse it with a reason if no network could take it."""
         picture = FilePicture(path, path.name)
         picture.fitted(self.collection.exhibit(name).explainer.data)
         return picture
@@ -167,5 +167,5 @@ class Session:
 
 
 def complaint(words: str) -> Markup:
-    """What is wrong, where a person sees it."""
+    """Return an error message as HTML."""
     return element("p", words, {"class": "geq complaint", "role": "alert"})

@@ -134,7 +134,7 @@ def charts(trace: Trace, kind: Kind, step: int) -> list[Markup]:
 
 
 def legend(trace: Trace) -> Markup:
-    """What the lines are, and what is proved of them."""
+    """Return the legend of the lines, with what is proved about them."""
     entries = [
         element("span", "the model's solver", {"class": "key solver"}),
         element("span", "plain repetition", {"class": "key plain"}),

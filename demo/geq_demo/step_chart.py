@@ -26,7 +26,7 @@ class Line:
     marked: bool
 
     def points(self) -> list[tuple[int, float]]:
-        """What a logarithmic axis can show: rounding may leave zero or less."""
+        """Return the points that a logarithmic axis can show: rounding may leave zero or less."""
         return [
             (step, value)
             for step, value in enumerate(self.values, start=1)

@@ -55,7 +55,7 @@ def colour_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, Pat
 
 @pytest.fixture(scope="module")
 def temporary(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the server of :func:`address` keeps its files."""
+    """Folder of the files of the server of :func:`address`."""
     return tmp_path_factory.mktemp("temporary")
 
 

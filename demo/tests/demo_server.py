@@ -33,7 +33,7 @@ def uploads_in(folder: Path) -> list[Path]:
 
 
 def refused_words(visitor: Visitor, function: int, data: list[Any], event: Any = None) -> Awaitable[str]:
-    """What the page says to a question; empty where it answers."""
+    """Return the complaint of the page about a question; empty where it answers."""
 
     async def asked() -> str:
         # As text, because JSON has no infinity, and a browser's fetch has no such scruples.

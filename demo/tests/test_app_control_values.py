@@ -86,7 +86,7 @@ def functions_of(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def test_hostile_values_of_every_function_are_refused_in_words(address: str) -> None:
-    """Whatever starts it: each value, too few, too many, and clicks on images that are not there."""
+    """Every event that starts it: each value, too few, too many, and clicks on missing images."""
 
     async def ask(visitor: Visitor) -> int:
         functions = functions_of((await visitor.client.get("/config")).json())

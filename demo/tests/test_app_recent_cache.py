@@ -1,4 +1,4 @@
-"""What the server keeps of a visitor does not grow with what the visitor asks."""
+"""Memory of the server for a visitor does not grow with the visitor's questions."""
 
 from __future__ import annotations
 

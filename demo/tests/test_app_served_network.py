@@ -1,4 +1,4 @@
-"""Whatever was asked before, and by whomever: every answer of the page equals one that is computed afresh."""
+"""Every answer of the page equals a freshly computed one, after any questions of any visitors."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def folders(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, R
 
 @dataclass(frozen=True)
 class Question:
-    """What one visitor asks."""
+    """Questions of one visitor."""
 
     name: str
     picture: Picture
@@ -60,7 +60,7 @@ class Question:
         return session.panel(self.name, self.picture, self.distortion, self.look)
 
     def afresh(self, folders: dict[str, RunFolder]) -> Panel:
-        """What a page that was never asked anything says."""
+        """Return the answer of a fresh page."""
         return self.asked(Session(Collection({self.name: folders[self.name]})))
 
 

@@ -1,4 +1,4 @@
-"""What the controls of the demo do, without a browser: real networks with fresh weights."""
+"""Controls of the demo without a browser: real networks with fresh weights."""
 
 from __future__ import annotations
 

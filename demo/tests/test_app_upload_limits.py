@@ -1,4 +1,4 @@
-"""What visitors send is limited: each request, all that are on their way, and all files that are kept."""
+"""Limits of uploads: each request, all requests in progress, and all stored files."""
 
 from __future__ import annotations
 

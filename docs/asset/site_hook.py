@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ def page_names() -> dict[Path, str]:
     names = {path: name for name, path in outside_pages().items()}
     names |= {path: path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
     names |= dict.fromkeys((ROOT / "examples").glob("*.py"), "examples.md")
+    names |= dict.fromkeys((ROOT / "examples").glob("*.ipynb"), "examples.md")
     return names | {
         ROOT / "README.md": "index.md",
         ROOT / "decisions": "project/decisions.md",
@@ -64,8 +66,8 @@ def on_files(files: Files, config: MkDocsConfig, **rest: Any) -> Files:
 
 
 @cache
-def report() -> tuple[str, str]:
-    """The page of ``geq report`` on our records, and its tables of results as Markdown."""
+def report() -> tuple[str, dict[str, str]]:
+    """Return the page of ``geq report`` on our records, and the tables of each page of results."""
     from geq_papers.experiment.experiment_registry import EXPERIMENTS
     from geq_papers.experiment.plan import usable
     from geq_papers.report.evidence import gather
@@ -73,13 +75,14 @@ def report() -> tuple[str, str]:
 
     evidence = gather(str(ROOT / "results"), EXPERIMENTS, usable)
     parts = sections(evidence)
-    tables = [
-        table.markdown()
-        for part in parts
-        if part.anchor in ("results", "study", "cost")
-        for table in part.tables
-    ]
-    return page(evidence, parts), "\n\n".join(tables)
+    tables: dict[str, list[str]] = {}
+    for part in parts:
+        for one in part.content.get("experiments", ()):
+            name = one.anchor.removeprefix("experiment-")
+            place = f"results/{name.split('-')[0]}.md"
+            shown = [replace(at.table, title=f"{one.heading} ({at.scale})") for at in one.scales]
+            tables.setdefault(place, []).extend(table.markdown() for table in shown)
+    return page(evidence, parts), {name: "\n\n".join(found) for name, found in tables.items()}
 
 
 def appendix(name: str) -> str:
@@ -106,8 +109,7 @@ def on_page_markdown(markdown: str, page: Page, **rest: Any) -> str:
             return link[0]
         return f"]({posixpath.relpath(target, posixpath.dirname(name) or '.')}{link[2] or ''})"
 
-    if name == "results.md":
-        markdown += "\n" + report()[1]
+    markdown += "\n" + report()[1].get(name, "")
     parts = FENCE.split(markdown)
     return "".join(part if part.startswith("```") else LINK.sub(on_site, part) for part in parts)
 

@@ -1,7 +1,7 @@
 """Unrolled iterations against the implicit gradient (OptEq, table 8): accuracy, time and residual of each.
 
 A study is a folder with one run per setting and ``tradeoff.jsonl``, a line per measured setting. Called again
-with the same options it goes on where it was: measured settings are read, interrupted runs are resumed.
+with the same options it resumes: measured settings are read, interrupted runs are resumed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TIMED_IMAGES, REPEATS = 500, 3
 
 @dataclass(frozen=True)
 class TradeoffRow:
-    """What came of one setting: a line of the table.
+    """Result of one setting: a line of the table.
 
     Args:
         label: of the setting.

@@ -18,7 +18,7 @@ class TradeoffOptions:
         unrolled: numbers K of iterations to train through.
         thresholds: relative residuals at which the implicit gradient takes the fixed point as solved; the
             adjoint system has the same.
-        study: name of the folder below --runs; the default is tradeoff-MODEL-DATA. An existing one goes on.
+        study: name of the folder below --runs; the default is tradeoff-MODEL-DATA. An existing one resumes.
     """
 
     unrolled: tuple[int, ...] = (5, 10, 20, 40)

@@ -15,7 +15,7 @@ from geq_papers.bench.case import BenchCase, BenchSetting, CaseResult, Skip
 from geq_papers.bench.case_list import CASES
 from geq_papers.bench.case_process import records
 from geq_papers.bench.cifar_branches import BRANCHES
-from geq_papers.bench.terminal_output import markdown, plot, read_records, show
+from geq_papers.bench.result_tables import markdown, plot, read_records, show
 from geq_papers.bench.timing import constant
 from geq_papers.command.bench import NAMES
 

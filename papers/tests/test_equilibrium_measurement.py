@@ -1,4 +1,4 @@
-"""What the study measures of equilibria: against formulas, and on runs whose weights were changed by hand."""
+"""Measurements of the study on equilibria: against formulas, and on runs with edited weights."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def images_of(run: RunFolder, number: int = 64) -> torch.Tensor:
 
 
 def with_statistics(model: Network, images: torch.Tensor) -> None:
-    """What a first step of training does to the norms and to the scale of γ, and nothing else."""
+    """Apply the effect of a first training step on the norms and the scale of γ, and nothing else."""
     for module in model.modules():
         if isinstance(module, nn.BatchNorm2d):
             module.momentum = 1.0

@@ -1,4 +1,4 @@
-"""What is measured of finished runs, on runs with fresh weights."""
+"""Measurements on finished runs, with fresh weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of the time that is left."""
+"""Estimates of the remaining time."""
 
 from __future__ import annotations
 

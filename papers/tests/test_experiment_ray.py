@@ -46,7 +46,7 @@ def records_of(folder: Path) -> dict[tuple[str, int], Record]:
 
 
 def results_of(folder: Path) -> dict[tuple[str, int], object]:
-    """What must not depend on where a training ran."""
+    """Figures that must not depend on the place of a training."""
     return {
         key: (
             record.config_hash,

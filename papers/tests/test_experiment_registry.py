@@ -1,4 +1,4 @@
-"""Every experiment is whole: its runs can be planned and their networks built, its claims can be judged."""
+"""Every experiment is whole: its runs can be planned and their networks built, its claims can be tested."""
 
 from __future__ import annotations
 

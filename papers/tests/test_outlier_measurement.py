@@ -1,4 +1,4 @@
-"""Whether β finds damaged places: against places known by construction, and on networks changed by hand."""
+"""Detection of damaged places by β: against known places, and on edited networks."""
 
 from __future__ import annotations
 

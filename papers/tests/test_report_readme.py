@@ -1,16 +1,19 @@
-"""The claims and figures in docs/results.md and in the README are those that the records give."""
+"""The claims and figures on the pages of results and in the README are those that the records give."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from geq_papers.bench.terminal_output import markdown, read_records
-from geq_papers.experiment.experiment_registry import EXPERIMENTS
+from geq_papers.bench.result_tables import markdown, read_records
+from geq_papers.experiment.experiment_registry import EXPERIMENTS, PAPERS, STUDY
 from geq_papers.experiment.plan import usable
-from geq_papers.report.evidence import gather
+from geq_papers.report.evidence import Evidence, gather
 from geq_papers.report.page import sections
+from geq_papers.report.result_page import MARKED, PAGES, blocks, written
 from geq_papers.report.table import ReportTable
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,22 +32,73 @@ def part(page: str, heading: str) -> str:
     return text.partition(f"## {heading}\n")[2].partition("\n## ")[0]
 
 
+def claim_rows(name: str) -> list[str]:
+    text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    return [row for row in rows(text) if cells(row)[0] in ("holds", "fails", "undecided", "not run")]
+
+
 @pytest.fixture(scope="module")
-def claims() -> tuple[ReportTable, ...]:
-    evidence = gather(str(ROOT / "results"), EXPERIMENTS, usable)
-    assert not evidence.complaints
+def evidence() -> Evidence:
+    found = gather(str(ROOT / "results"), EXPERIMENTS, usable)
+    assert not found.complaints
+    return found
+
+
+@pytest.fixture(scope="module")
+def claims(evidence: Evidence) -> tuple[ReportTable, ...]:
     return next(section for section in sections(evidence) if section.anchor == "claims").tables
 
 
-def test_results_show_what_the_records_say(claims: tuple[ReportTable, ...]) -> None:
-    text = part("docs/results.md", "Claims and verdicts")
-    shown = rows(text)
-    made = [row for table in claims for row in rows(table.markdown())]
-    assert shown == made, "every claim is shown, whatever came out, and nothing else"
-    titles = [line.removeprefix("### ") for line in text.splitlines() if line.startswith("### ")]
-    assert titles == [table.title for table in claims]
-    assert any("GEQ table 1" in row and "| not run |" not in row for row in shown)
-    assert any(row.startswith(("| holds |", "| fails |")) for row in shown)
+@pytest.mark.parametrize("name", PAGES)
+def test_page_of_results_shows_what_the_records_say(name: str, evidence: Evidence) -> None:
+    """``python -m geq_papers.report.result_page results docs`` writes the pages again."""
+    text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    made = blocks(evidence, name)
+    assert sorted(made) == sorted(mark[2] for mark in MARKED.finditer(text)), "every part stands there once"
+    assert written(text, made) == text
+    assert written(text.replace("| fails |", "| holds |").replace(" fail, ", " hold, "), made) == text
+
+
+def test_every_claim_stands_on_one_page_with_its_verdict(claims: tuple[ReportTable, ...]) -> None:
+    shown = [cells(row) for name in PAGES[1:] for row in claim_rows(name)]
+    made = [cells(row) for table in claims for row in rows(table.markdown())[2:]]
+    assert Counter((row[1], *row[3:]) for row in shown) == Counter((row[1], *row[3:]) for row in made)
+    verdicts = Counter(row[0] for row in made)
+    assert Counter(row[0] for row in shown) == {
+        verdict.removesuffix(" at this scale"): number for verdict, number in verdicts.items()
+    }
+
+
+@pytest.mark.parametrize("name", PAGES[1:])
+def test_counts_of_a_page_are_those_of_its_tables(name: str) -> None:
+    text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    said = [
+        list(map(int, re.findall(r"\d+", line))) for line in text.splitlines() if line.startswith("Of the ")
+    ]
+    number = Counter(cells(row)[0] for row in claim_rows(name))
+    order = ("holds", "fails", "undecided", "not run")
+    assert [sum(column) for column in zip(*said, strict=True)] == [
+        number.total(),
+        *(number[verdict] for verdict in order),
+    ]
+
+
+def test_overview_counts_the_papers_claims_apart_from_our_questions() -> None:
+    of_papers, ours = (
+        rows(part("docs/results.md", title))[2:] for title in ("Claims of the papers", "Our own questions")
+    )
+    known = list(EXPERIMENTS.values())
+    for word, row in zip(("GEQ", "KerDEQ", "OptEq"), of_papers, strict=False):
+        own = [
+            claim
+            for one in known
+            if one.name in PAPERS and one.source.split()[0] == word
+            for claim in one.claims
+        ]
+        assert word in row
+        assert int(cells(row)[-1]) == sum(not claim.ours for claim in own)
+    asked = sum(claim.ours for one in PAPERS.values() for claim in one.claims)
+    assert int(cells(ours[-1])[-1]) == asked + sum(len(one.claims) for one in STUDY.values())
 
 
 def test_readme_shows_what_the_records_say(claims: tuple[ReportTable, ...]) -> None:

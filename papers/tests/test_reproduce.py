@@ -35,7 +35,7 @@ def records_of(folder: Path) -> list[Record]:
 
 
 def result_of(record: Record) -> dict[str, object]:
-    """What must not depend on how often a run was interrupted."""
+    """Figures that must not depend on the number of interruptions."""
     epochs = [{k: v for k, v in line.items() if "seconds" not in k} for line in record.epochs]
     return {
         "arm": record.arm,

@@ -1,4 +1,4 @@
-"""What stands in the way of ``geq reproduce`` is said before the work, and the rest is done."""
+"""Obstacles of ``geq reproduce`` are reported before the work, and the rest is done."""
 
 from __future__ import annotations
 

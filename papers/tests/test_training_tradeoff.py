@@ -14,6 +14,7 @@ from geq.errors import CheckpointError, OptionError
 from geq.training.run_folder import RunFolder
 from geq.training.train_options import TrainOptions
 from geq_papers.tradeoff import Tradeoff, TradeoffOptions
+from geq_papers.tradeoff_setting import TradeoffSetting
 
 Small = Callable[..., TrainOptions]
 FEW = TradeoffOptions(unrolled=(2, 12), thresholds=(0.01,))
@@ -25,7 +26,7 @@ def study(small: Small) -> Tradeoff:
 
 
 def run(study: Tradeoff) -> tuple[list[str], list[float]]:
-    """What was trained, and the residual of every row."""
+    """Trained settings, and the residual of every row."""
     trained: list[str] = []
 
     def remember(setting: TradeoffSetting) -> None:

@@ -77,7 +77,7 @@ def replace_folder(new: Path, place: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Whether the system could; only Linux says how."""
+    """Exchange two paths atomically and return whether the system could; only Linux can."""
     if not sys.platform.startswith("linux"):
         return False
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)

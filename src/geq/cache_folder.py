@@ -1,4 +1,4 @@
-"""Where a program keeps what it can make or fetch again."""
+"""Cache folder of a program."""
 
 from __future__ import annotations
 

@@ -19,31 +19,34 @@ from geq.standard_streams import prepare_streams, silence_output
 COMMANDS: dict[str, str] = {
     "train": "train a network (without options: a small GEQ on digits), or resume a run",
     "evaluate": "measure the trained network of a run",
-    "analyze": "certificates of a run's equilibria, and the theory's bounds on real data",
-    "explain": "show what a network looks at, and how its equilibria explain an image",
+    "analyze": "certify the equilibria of a run, measure its calibration and robustness",
+    "explain": "draw saliency maps, attention and the solver's trajectory for images",
     "predict": "classify image files with the trained network of a run",
     "export": "write the trained network of a run as an ONNX or torch.export file",
     "runs": "list the runs",
-    "weights": "list the trained networks that come with geq, or pack a run like them",
-    "compare": "show in what runs differ, and what came of it",
+    "weights": "list the trained networks that ship with geq, or pack a run",
+    "compare": "compare the options and results of runs",
     "tune": "search γ rule, patch, split and learning rate",
     "data": "list, check and fetch datasets; write corrupted images",
-    "models": "list the models: size, cost, input, source, what the paper reports",
+    "models": "list the models: size, cost, input, source, published accuracy",
     "show": "draw the architecture of a model with its shapes",
-    "doctor": "check versions, devices, compiler, data and folders, with hints for what is wrong",
-    "completion": "print a script that lets bash, zsh or fish complete what you type",
+    "doctor": "check versions, devices, compiler, data and folders, with hints for each problem",
+    "completion": "print a completion script for bash, zsh or fish",
 }
 """Name -> one line of help. Command ``name`` lives in ``geq/command/name.py`` as ``main(arguments)``;
 further ones come from other packages."""
 
 
 PACKAGED: dict[str, tuple[str, str]] = {
-    "reproduce": ("geq-papers", "run a table or figure of the papers, and judge its claims"),
+    "reproduce": ("geq-papers", "run a table or figure of the papers and test its claims"),
     "report": ("geq-papers", "show the records of runs: claims, tables and figures on one HTML page"),
-    "bench": ("geq-papers", "speed and memory against peers, as ratios from one run"),
+    "bench": ("geq-papers", "measure speed and memory as ratios to peers"),
     "theorems": ("geq-papers", "check the theorems of OptEq on random layers"),
-    "tradeoff": ("geq-papers", "unrolled iterations against the implicit gradient: accuracy, time, residual"),
-    "demo": ("geq-demo", "a web page to play with a trained network: image, solver, attention, comparison"),
+    "tradeoff": (
+        "geq-papers",
+        "compare unrolled iterations with the implicit gradient: accuracy, time, residual",
+    ),
+    "demo": ("geq-demo", "open a web page to try a trained network: image, solver, attention, comparison"),
 }
 """Name -> the package of this repository that brings the command, and one line of help."""
 

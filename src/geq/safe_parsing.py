@@ -17,7 +17,7 @@ DEEPEST = 20
 
 
 def parse_json(text: str) -> Any:
-    r"""What a JSON document says; whatever is wrong with it is a ``ValueError``.
+    r"""Parse a JSON document; any defect of it is a ``ValueError``.
 
     Python's own reader raises a ``RecursionError`` for nesting that is too deep, and takes halves of
     characters (``"\ud800"``), which can be written into no file afterwards.
@@ -50,7 +50,7 @@ def finite(value: Any) -> Any:
 
 
 def parse_yaml(text: str) -> Any:
-    """What a YAML document of plain data says; whatever is wrong with it is a ``ValueError``.
+    """Parse a YAML document of plain data; any defect of it is a ``ValueError``.
 
     A file of options needs no references from one place to another, and with them a page of text can stand
     for more than a computer holds.

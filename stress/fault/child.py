@@ -36,7 +36,7 @@ class End:
 
     @property
     def clear(self) -> bool:
-        """Whether it reported the problem in a sentence."""
+        """Return whether it reported the problem in a sentence."""
         return self.code == CLEAR and "geq: error: " in self.text and "Traceback" not in self.text
 
     @property

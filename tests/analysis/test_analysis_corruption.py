@@ -15,9 +15,9 @@ import torch
 
 from geq.analysis import corruption
 from geq.analysis.analysed_network import Subject
-from geq.analysis.calibration_picture import draw_corruptions
 from geq.analysis.corruption import CLEAN, Corrupted, Sweep, analyse, sweep
 from geq.analysis.partial_results import Pieces
+from geq.analysis.result_pictures import draw_corruptions
 from geq.analysis.settings import Settings
 from geq.data.corruption import corrupt, corruption_names
 from geq.data.corruption.cifar_c import write_cifar_c

@@ -1,4 +1,4 @@
-"""Scores of strange images: AUROC against torchmetrics, distances against a direct formula."""
+"""Scores of out-of-distribution images: AUROC against torchmetrics, distances against a direct formula."""
 
 from __future__ import annotations
 

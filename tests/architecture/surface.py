@@ -1,8 +1,8 @@
-"""What users write against: signatures of the public names, commands with their options.
+"""Public surface: signatures of the public names, commands with their options.
 
     python tests/architecture/surface.py
 
-records it anew after a change that was meant; the difference of ``public_surface.json`` is then part of the
+records it again after an intended change; the difference of ``public_surface.json`` is then part of the
 change, and what it takes away needs an entry in the changelog (docs/stability.md).
 """
 
@@ -18,7 +18,7 @@ RECORD = Path(__file__).with_name("public_surface.json")
 
 
 def public() -> dict[str, Any]:
-    """Return the public names: those of ``geq``, and behind a dot those of its namespaces."""
+    """Return the public names: those of ``geq``, and after a dot those of its namespaces."""
     import geq
 
     found: dict[str, Any] = {}

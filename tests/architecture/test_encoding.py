@@ -1,4 +1,4 @@
-"""Text is read and written in an encoding that the code names, never in that of whoever runs it."""
+"""Text is read and written in an encoding that the code names, never in that of the user."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def mode_of(call: ast.Call, place: int) -> str:
 
 
 def is_careless(call: ast.Call) -> bool:
-    """Whether a call handles text without naming its encoding."""
+    """Return whether a call handles text without naming its encoding."""
     words = {word.arg for word in call.keywords}
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     owner = getattr(getattr(call.func, "value", None), "id", "")

@@ -21,7 +21,7 @@ OUTSIDE = sorted(path for path in PACKAGE.rglob("*.py") if "model" not in path.r
 
 
 def is_concrete(value: Any) -> bool:
-    """Whether this is the class of a network or cell of ``geq.model``, or a module that defines one."""
+    """Return whether this is a class of a network or cell of ``geq.model``, or a module that defines one."""
     if isinstance(value, ModuleType):
         return value.__name__.startswith("geq.model.") and any(
             is_concrete(member) and member.__module__ == value.__name__ for member in vars(value).values()

@@ -52,7 +52,7 @@ def test_equilibrium_is_a_stationary_point_of_the_energy(case: str) -> None:
 
 
 def test_literal_polynomial_has_a_dead_equilibrium() -> None:
-    """Why the default has an offset: the printed kernel stays at z = 0 with no gradient at all."""
+    """Reason for the default offset: the printed kernel stays at z = 0 with no gradient at all."""
     layer = geq.Equilibrium(energy_problems.dense("polynomial-literal")).eval()
     x = vectors().requires_grad_()
     z = layer(x)

@@ -119,7 +119,7 @@ def test_many_monotone(kind: type[MonotoneCell], seed: int, m: float, symmetric:
 @pytest.mark.parametrize("kind", ["dense", "zeros", "circular"])
 @pytest.mark.parametrize("bound", [0.95, 1.0])
 def test_the_weights_in_use_are_certified(dtype: torch.dtype, kind: str, bound: float) -> None:
-    """Whatever the precision of the module: the norm of what a solve applies is at most the certified one."""
+    """For every precision of the module the norm of what a solve applies is at most the certified one."""
     norm = geq.constraints.SpectralBound(bound)
     if kind == "dense":
         problem, x = energy_problems.dense("linear", constraint=norm), energy_problems.vectors()

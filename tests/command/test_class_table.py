@@ -1,4 +1,4 @@
-"""What ``geq evaluate`` says of single classes."""
+"""Tables of single classes in ``geq evaluate``."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def script(syntaxes: list[Syntax], tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def proposed(script: Path, folder: Path, *words: str) -> list[str]:
-    """What bash proposes for the last of ``words``, which come as bash itself divides them."""
+    """Return the proposals of bash for the last of ``words``, which come as bash itself divides them."""
     code = f"""
     source {script}
     COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()

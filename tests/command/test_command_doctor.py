@@ -162,7 +162,7 @@ def test_it_works_where_nothing_else_does(tmp_path: Path) -> None:
     assert done.stderr == ""
     assert done.returncode == 1
     assert "✗ equilibrium" in done.stdout
-    assert "→ install torch anew" in done.stdout
+    assert "→ reinstall torch" in done.stdout
     assert "results" in done.stdout
 
 

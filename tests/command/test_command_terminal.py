@@ -1,4 +1,4 @@
-"""What every command owes a terminal and a script: colours, quiet, JSON, Ctrl-C and a closed pipe."""
+"""Terminal and script behaviour of every command: colours, quiet, JSON, Ctrl-C and a closed pipe."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def test_a_bad_file_does_not_stop_the_others(
         (["--index", "100000"], "indices must lie in 0.."),
         (["--agains", "x"], "did you mean '--against'"),
         (["--against", "nothing"], "unknown run"),
-        (["--json", "four.png"], "images come right behind RUN"),
+        (["--json", "four.png"], "images come right after RUN"),
         (["--output", "/dev/null/x", "--index", "0"], "choose another with --output"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What the operator-norm rule remembers, and when."""
+"""Stored state of the operator-norm rule, and its updates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every similarity must do, by being listed in ``energy_problems``."""
+"""Contract of every kernel that is listed in ``energy_problems``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every registered model must do; a new one is tested by being in the registry."""
+"""Contract of every registered model; a new one is tested by being in the registry."""
 
 from __future__ import annotations
 

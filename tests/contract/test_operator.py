@@ -148,7 +148,7 @@ def test_a_layer_with_a_separable_feedback() -> None:
 
 
 def test_weight_norm_does_not_bound_the_operator() -> None:
-    """Why the default is another: with unit rows a convolution still amplifies."""
+    """Reason for another default: with unit rows a convolution still amplifies."""
     operator = geq.operators.Convolution(8, 8, constraint=geq.constraints.WeightNorm()).double()
     z = torch.ones(1, 8, 8, 8, dtype=torch.float64)
     rows = operator.effective_weight(size_of(z)).flatten(1).norm(dim=1)

@@ -26,7 +26,7 @@ MD5 = hashlib.md5(CONTENT).hexdigest()
 
 @dataclass
 class Behaviour:
-    """What the server holds and how it fails."""
+    """Files of the server and its failures."""
 
     files: dict[str, bytes] = field(default_factory=lambda: {"/file.bin": CONTENT})
     drop_after: list[int] = field(default_factory=list)

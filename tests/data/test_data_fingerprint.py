@@ -1,4 +1,4 @@
-"""Whether a dataset is the one that it was: every kind, moved, changed, relabelled."""
+"""Recognition of a dataset: every kind, moved, changed, relabelled."""
 
 from __future__ import annotations
 

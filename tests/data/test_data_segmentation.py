@@ -52,7 +52,7 @@ def test_cityscapes_maps_34_ids_to_19_and_ignores_the_others(cityscapes: Path) -
 
 
 def test_cityscapes_test_labels_are_not_public(cityscapes: Path) -> None:
-    with pytest.raises(DataError, match="judge on 'val'"):
+    with pytest.raises(DataError, match="evaluate on 'val'"):
         read_cityscapes("test", cityscapes)
 
 

@@ -22,7 +22,7 @@ STARTERS = ("srun", "torchrun")
 
 
 def value_of(path: str) -> object:
-    """What a dotted path names: the longest part that is a module, then attributes."""
+    """Return the object of a dotted path: the longest part that is a module, then attributes."""
     parts = path.split(".")
     for length in range(len(parts), 0, -1):  # as the site reads it: a module hides a function of its name
         try:

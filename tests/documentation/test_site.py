@@ -17,9 +17,24 @@ from browser import Browser, chromium
 ROOT = Path(__file__).resolve().parents[2]
 LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src", "link": "href"}
 
+SEARCH = """new Promise((done) => {
+  const field = document.querySelector('.md-search__input');
+  field.focus();
+  field.value = 'certificate';
+  field.dispatchEvent(new KeyboardEvent('keyup', {key: 'e', bubbles: true}));
+  const look = () => {
+    const links = [...document.querySelectorAll('.md-search-result__link')];
+    links.length ? done(links.map((link) => link.href)) : setTimeout(look, 100);
+  };
+  look();
+})"""
+CUT = """[...document.querySelectorAll('.md-typeset__scrollwrap, .md-typeset pre > code')]
+  .filter((part) => part.scrollWidth > part.clientWidth + 1)
+  .map((part) => `${part.scrollWidth} > ${part.clientWidth}: ${part.innerText.slice(0, 80)}`)"""
+
 
 class Page(HTMLParser):
-    """What a page loads, where it links to and what can be linked to in it."""
+    """Resources, links and anchors of a page."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -107,7 +122,9 @@ def test_every_entry_of_the_reference_is_built(pages: dict[Path, Page], site: Pa
 
 @pytest.mark.slow
 @pytest.mark.skipif(chromium() is None, reason="no Chromium: set GEQ_CHROMIUM to its path")
-@pytest.mark.parametrize("name", ["index.html", "architecture.html", "mathematics.html", "api/kernel.html"])
+@pytest.mark.parametrize(
+    "name", ["index.html", "architecture.html", "mathematics.html", "api/kernel.html", "results/geq.html"]
+)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_browser_asks_for_nothing_else(site: Path, tmp_path: Path, name: str, scheme: str) -> None:
     with Browser(tmp_path) as browser:
@@ -122,3 +139,35 @@ def test_a_browser_asks_for_nothing_else(site: Path, tmp_path: Path, name: str, 
     assert shown == {"light": "default", "dark": "slate"}[scheme]
     assert all(address.startswith((site.as_uri(), "data:", "blob:")) for address in requests), requests
     assert width <= 390, "a phone would have to scroll sideways"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(chromium() is None, reason="no Chromium: set GEQ_CHROMIUM to its path")
+def test_search_works_from_a_disk(site: Path, tmp_path: Path) -> None:
+    """A browser starts no worker from file://, and the theme hides its search box without one."""
+    with Browser(tmp_path) as browser:
+        browser.resize(1280)
+        browser.open(site / "index.html")
+        assert browser.evaluate("document.querySelector('.md-search').hidden") is False
+        found = browser.evaluate(SEARCH)
+        problems = list(browser.problems)
+    assert not problems
+    assert any("/certificate.html" in address for address in found), found
+    assert all(address.startswith(site.as_uri()) for address in found)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(chromium() is None, reason="no Chromium: set GEQ_CHROMIUM to its path")
+def test_nothing_is_cut_on_a_laptop(pages: dict[Path, Page], site: Path, tmp_path: Path) -> None:
+    """Tables and code of the guides fit into the column of text at 1280 pixels."""
+    cut: dict[str, list[str]] = {}
+    with Browser(tmp_path, seconds=240) as browser:
+        browser.resize(1280)
+        for path in pages:
+            name = path.relative_to(site).as_posix()
+            if name.startswith(("api/", "project/", "report", "404")):
+                continue
+            browser.open(path)
+            if found := browser.evaluate(CUT):
+                cut[name] = found
+    assert not cut

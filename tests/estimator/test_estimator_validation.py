@@ -31,7 +31,7 @@ def fitted(kind: Any, data: str, dtype: str, **options: Any) -> tuple[Any, numpy
 
 
 def answers(model: Any, x: numpy.ndarray, y: numpy.ndarray) -> list[numpy.ndarray]:
-    """What the estimator says of ``x`` in each of its ways; empty where it refuses."""
+    """Return the outputs of the estimator for ``x`` by each of its methods; empty where it refuses."""
     found = []
     for name in ("predict", "predict_proba", "score"):
         if not hasattr(model, name):

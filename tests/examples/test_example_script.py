@@ -73,6 +73,8 @@ def test_every_script_is_listed_and_explains_itself() -> None:
     for path in scripts:
         assert f"({path.name})" in listed, f"examples/README.md does not list {path.name}"
         assert path.read_text(encoding="utf-8").startswith('"""'), f"{path.name} does not say what it shows"
+    for path in (ROOT / "examples").glob("*.ipynb"):
+        assert f"({path.name})" in listed, f"examples/README.md does not list {path.name}"
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Files that several tests look at, written once."""
+"""Exported files of several tests, written once."""
 
 from __future__ import annotations
 

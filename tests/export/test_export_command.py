@@ -81,7 +81,7 @@ def test_what_is_asked_wrongly_is_answered_before_anything_is_computed(
 
 def test_an_unfinished_run_is_refused(tmp_path: Path) -> None:
     folder = saved_run(tmp_path, "half", model="resnet_tiny", data="digits")
-    with pytest.raises(CheckpointError, match=r"is stopped: go on with 'geq train --resume"):
+    with pytest.raises(CheckpointError, match=r"is stopped: resume it with 'geq train --resume"):
         export([str(folder.path), "--onnx"])
     with folder.locked(), pytest.raises(CheckpointError, match="is running: wait for it"):
         export([str(folder.path), "--onnx"])

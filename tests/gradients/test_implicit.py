@@ -76,7 +76,7 @@ def test_right_where_the_system_is_indefinite(solver: geq.solvers.Solver | None)
 
 
 def test_conjugate_gradients_need_fewer_products() -> None:
-    """What the symmetric structure is for."""
+    """Purpose of the symmetric structure."""
     problem, x = energy_problems.dense("linear"), energy_problems.vectors().requires_grad_()
     steps = {}
     for name, solver in [("cg", None), ("picard", geq.solvers.Picard())]:
@@ -181,7 +181,7 @@ def test_map_that_ignores_the_state() -> None:
 
 
 def test_memory_does_not_grow_with_the_steps() -> None:
-    """What backward keeps is one evaluation, however many the solve took."""
+    """Backward keeps one evaluation for any number of them in the solve."""
 
     def kept(tol: float, gradient: geq.gradients.Gradient) -> int:
         layer = geq.Equilibrium(

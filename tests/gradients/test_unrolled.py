@@ -10,7 +10,7 @@ import geq
 
 @pytest.mark.parametrize("damping", [0.5, 1.0])
 def test_layer_is_its_iterations(damping: float) -> None:
-    """In training and in evaluation alike, whatever the solver is."""
+    """In training and in evaluation alike, for every solver."""
     problem, x = energy_problems.dense("gaussian"), energy_problems.vectors()
     layer = geq.Equilibrium(
         problem, solver=geq.solvers.Broyden(), gradient=geq.gradients.Unrolled(3, damping)

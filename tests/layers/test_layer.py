@@ -1,4 +1,4 @@
-"""Drop-in layers: shapes, formulas, errors, and a block of somebody's network replaced."""
+"""Drop-in layers: shapes, formulas, errors, and a replaced block of a network."""
 
 from __future__ import annotations
 

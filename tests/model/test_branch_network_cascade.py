@@ -1,4 +1,4 @@
-"""Equilibria after each other: each looks at the one before it."""
+"""Cascades: each equilibrium takes the one before it as input."""
 
 from __future__ import annotations
 

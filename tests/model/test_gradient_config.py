@@ -1,4 +1,4 @@
-"""How a configuration names gradients and regularisers, and that models of earlier versions stay readable."""
+"""Names of gradients and regularisers in a configuration; models of earlier versions stay readable."""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ def test_the_scale_of_filters_and_gains_does_not_matter() -> None:
 
 @torch.no_grad()
 def test_at_full_feedback_the_start_does_not_converge() -> None:
-    """Why ``feedback`` exists; at 0.2 the same cell needs 20 evaluations at most."""
+    """Reason for ``feedback``: at 0.2 the same cell needs 20 evaluations at most."""
     x = torch.randn(2, 16, 16, 16)
     steps = {}
     for feedback in (0.2, 1.0):

@@ -108,7 +108,7 @@ def write_weights(folder: Path, tensors: dict[str, Tensor]) -> None:
 
 
 def check_refused_or_as_written(folder: Path, kind: type[Network] = Network) -> bool:
-    """Whether the file is refused; if not, it must load as it is written, and answer with finite numbers."""
+    """Return whether the file is refused; if not, it must load as written and give finite numbers."""
     refusal = ""
     try:
         model = kind.from_pretrained(folder)

@@ -1,4 +1,4 @@
-"""What a network tells about its equilibria: a small one with two branches, and one without any."""
+"""Reports of a network about its equilibria: a small one with two branches, and one without any."""
 
 from __future__ import annotations
 

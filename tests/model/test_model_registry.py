@@ -69,7 +69,7 @@ def test_rounded_counts(name: str) -> None:
     [name for name in list_models() if NAMED_SIZE.search(name) and not SIZED.match(name)],
 )
 def test_a_size_in_a_name_is_the_papers(name: str) -> None:
-    """What the papers print (5M, 8M, 172k, …), to which the count must round."""
+    """Published sizes (5M, 8M, 172k, …), to which the count must round."""
     found = NAMED_SIZE.search(name)
     assert found is not None
     assert round(parameters(name) / {"m": 1e6, "k": 1e3}[found["unit"]]) == int(found["number"])

@@ -146,7 +146,7 @@ def test_the_step_of_peaceman_rachford_is_the_best_for_a_symmetric_operator() ->
 
 @pytest.mark.parametrize("kind", CELLS)
 def test_evaluation_follows_the_weights(kind: type[MonotoneCell]) -> None:
-    """What is kept between solves is right after every way to change the weights, the step and the size."""
+    """State kept between solves is correct after every way to change the weights, the step and the size."""
     cell, x = make(kind).eval(), images()
 
     def check() -> None:

@@ -1,4 +1,4 @@
-"""Which penalty has a given activation as its prox, and which functions are no activation at all."""
+"""Penalties of given activations, and functions that are no activation at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands behind "whole or not there": exchange of folders, locks, and what killed processes left."""
+"""Atomic writes: exchange of folders, locks, and remains of killed processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``pytest --cases N``, by which `make check` is short: some cases of every test, the first and the last among them."""
+"""``pytest --cases N``, by which `make check` is short: some cases of every test."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def test_a_cut_log_is_written_again_from_the_checkpoint(
 
 
 def test_no_cut_of_the_options_is_taken_for_other_options(tmp_path: Path) -> None:
-    """What is left of YAML that was cut at a line is YAML as well, and its missing options have defaults."""
+    """YAML cut at a line is still YAML, and its missing options have defaults."""
     folder = RunFolder.create(options(tmp_path, epochs=37, seed=5))
     from geq.training.setup import DataDescription
 

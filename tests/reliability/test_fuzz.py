@@ -23,7 +23,7 @@ LONGEST_MESSAGE = 2_000
 
 
 def refusal(target: Target, data: bytes) -> str | None:
-    """What the reader says against it; None where it is read. Any other exception passes through."""
+    """Return the reader's refusal; None where it is read. Any other exception passes through."""
     try:
         target.one(data)
     except GeqError as error:

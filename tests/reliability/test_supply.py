@@ -1,4 +1,4 @@
-"""What is installed and what is handed on: versions that fit together, a wheel that anyone can rebuild."""
+"""Supply chain: versions that fit together, and a reproducible wheel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What theory says of Anderson acceleration."""
+"""Theory of Anderson acceleration."""
 
 from __future__ import annotations
 

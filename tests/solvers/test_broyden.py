@@ -1,4 +1,4 @@
-"""What theory says of Broyden's method."""
+"""Theory of Broyden's method."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The training loop, for real at small size: what it learns, writes, and goes on with."""
+"""The training loop at small size: learning, files and resuming."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_a_folder_that_cannot_be_written(small: Small, tmp_path: Path) -> None:
 def test_a_full_disk_in_the_middle_of_a_run(
     small: Small, around_step: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The system refuses large files from step 4 on; the run goes on from the checkpoint before."""
+    """The system refuses large files from step 4 on; the run resumes from the checkpoint before."""
     import resource
 
     whole = finished(train(small(name="whole")))

@@ -40,7 +40,7 @@ def distance(first: list[Tensor], second: list[Tensor]) -> float:
 
 
 def test_the_three_modes_have_the_same_gradient_in_the_limit() -> None:
-    """Where the fixed point is unique: SAM's regulariser must then lose its influence, like β_K ~ K^{−ρ}."""
+    """With a unique fixed point SAM's regulariser must lose its influence, like β_K ~ K^{−ρ}."""
     implicit = gradients(gradient="implicit", gradient_tol=1e-12)
     unrolled = {k: gradients(gradient="unrolled", gradient_steps=k) for k in (3, 60)}
     assert distance(unrolled[60], implicit) < 1e-9

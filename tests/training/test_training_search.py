@@ -1,4 +1,4 @@
-"""The search: judged on validation images only, skips what does not fit, goes on where it stopped."""
+"""The search: ranked on validation images only, skips what does not fit, resumes where it stopped."""
 
 from __future__ import annotations
 

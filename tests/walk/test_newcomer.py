@@ -20,7 +20,7 @@ GEQ = [sys.executable, "-m", "geq.cli"]
 
 
 def geq(folder: Path, *arguments: str) -> str:
-    """What a command prints; it must succeed."""
+    """Return the output of a command, which must succeed."""
     done = subprocess.run([*GEQ, *arguments], cwd=folder, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, f"geq {' '.join(arguments)}: {done.stderr[-2000:]}"
     return done.stdout

@@ -70,7 +70,7 @@ logits, residual, steps, converged = session.run(None, {"images": numpy.stack(im
 assert converged.all()
 print(json.dumps([classes[number] for number in logits.argmax(1)]))
 """
-"""All that somebody does who has the file and not geq; the resizing is what the file says."""
+"""Script of a user with the file and without geq; it resizes as the file describes."""
 
 
 @pytest.mark.slow
@@ -113,7 +113,7 @@ def test_from_photos_to_onnx(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == labels
 
-    # The photos move: from the folder that holds them it goes on as before, from elsewhere it is said how.
+    # The photos move: from the folder that holds them it works as before, from elsewhere a message says how.
     (tmp_path / "archive").mkdir()
     shutil.move(tmp_path / "photos", tmp_path / "archive" / "photos")
     refused = geq(tmp_path, "evaluate", "shapes", status=2).stderr

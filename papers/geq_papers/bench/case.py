@@ -1,4 +1,4 @@
-"""What a case is: a name, a sentence, and a function that measures."""
+"""Case of the benchmark: a name, a sentence, and a function that measures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Skip(Exception):
 
 @dataclass(frozen=True)
 class BenchSetting:
-    """How thoroughly to measure."""
+    """Effort of a measurement."""
 
     quick: bool = False
     threads: int = 1
@@ -43,7 +43,7 @@ class CaseResult:
 
     @property
     def met(self) -> bool | None:
-        """Whether the median meets the target; None without one."""
+        """Return whether the median meets the target; None without one."""
         if self.at_least is None and self.at_most is None:
             return None
         value = self.ratio.median

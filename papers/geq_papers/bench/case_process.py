@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args(arguments)
-    # Peers and profilers print; only records may reach whoever reads them.
+    # Peers and profilers print; only records may reach the reader.
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     torch.set_num_threads(options.threads)
@@ -64,7 +64,7 @@ MALLOC = {
     "MALLOC_TRIM_THRESHOLD_": str(2**40),
     "MALLOC_TOP_PAD_": str(2**28),
 }
-"""For glibc: large buffers are kept instead of being mapped anew for every operation. On both sides."""
+"""For glibc: large buffers are kept instead of being mapped again for every operation, on both sides."""
 
 
 def run_case(name: str, threads: int, quick: bool) -> Iterator[dict[str, Any]]:

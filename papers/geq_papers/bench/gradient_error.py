@@ -1,4 +1,4 @@
-"""How far training gradients are from the exact one."""
+"""Error of training gradients against the exact one."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def trained_network(batches: list[tuple[Tensor, Tensor]]) -> Network:
 
 
 class Inputs:
-    """What every equilibrium of a network was given."""
+    """Inputs of every equilibrium of a network."""
 
     def __init__(self, model: nn.Module, images: Tensor) -> None:
         self.found: list[tuple[Equilibrium, Tensor]] = []
@@ -60,7 +60,7 @@ class Inputs:
 
 
 def choices(setting: BenchSetting) -> Iterator[CaseResult]:
-    """What dropping samples, warm starts, loose tolerances and joint branches would bring."""
+    """Measure the gain of dropping samples, warm starts, loose tolerances and joint branches."""
     batches = digit_batches(6)
     model = trained_network(batches)
     first, second = Inputs(model, batches[0][0]).found, Inputs(model, batches[1][0]).found

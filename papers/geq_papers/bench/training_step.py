@@ -39,7 +39,7 @@ def literal_solve(layer: Equilibrium, x: Tensor, solve: Callable[[LiteralMap], A
 
 
 def evaluations(branch: Branch, tol: float) -> int:
-    """How many evaluations the layer needs to a tolerance."""
+    """Return the number of evaluations that the layer needs to a tolerance."""
     layer = branch.layer(tol=tol)
     with torch.no_grad():
         return int(layer.solve(branch.input()).steps.max())

@@ -113,7 +113,7 @@ def corrected_geq(
 
 
 def remark_3(mu: float, gamma: float, bound: float, least: float, distance: float) -> dict[str, bool]:
-    """Whether De^{−(γ/4)σ²‖x₁−x₂‖²} ≤ 1, which makes κ̄_geq ≤ κ̄_opteq, and two conditions for it.
+    """Check De^{−(γ/4)σ²‖x₁−x₂‖²} ≤ 1, which makes κ̄_geq ≤ κ̄_opteq, and two conditions for it.
 
     The paper's condition ‖x₁ − x₂‖ ≥ 2√(ln D)/σ_min(U) lacks a division by √γ; it compares κ̄_geq with itself.
     """
@@ -137,7 +137,7 @@ class Estimate:
 
 
 def columns(x: Float[Tensor, "..."], operator: Any) -> Float[Tensor, "pixels n"]:
-    """What the rows of U meet: x itself, or for a convolution the neighbourhood of each pixel."""
+    """Return the inputs of the rows of U: x itself, or for a convolution the neighbourhood of each pixel."""
     if not isinstance(operator, Convolution):
         return x.reshape(1, -1)
     margin, side = operator.margin, 2 * operator.margin + 1
@@ -232,7 +232,7 @@ def analyse(subject: Subject) -> Result:
     settings = subject.settings
     _, labels = subject.batch("test", settings.images)
     values: dict[str, Any] = {}
-    notes = ["U is drawn anew with the variance of the trained U's entries; W is the trained one, b = 0."]
+    notes = ["U is drawn again with the variance of the trained U's entries; W is the trained one, b = 0."]
     rows = []
     for name, layer in subject.layers.items():
         reason = unsuited(layer)

@@ -66,7 +66,7 @@ def scale(a: Tensor, v: Tensor, gamma: float, squared: bool = True) -> Tensor:
 
 
 def remainder_bound(a: Tensor, v: Tensor, gamma: float, degree: int) -> Tensor:
-    """What the terms beyond ``degree`` amount to at most."""
+    """Return an upper bound of the terms beyond ``degree``."""
     t = 2 * gamma * (a * v).sum(-1)
     order = degree + 1
     logarithm = order * t.abs().clamp_min(1e-300).log() - math.lgamma(order + 1) + t.clamp_min(0)

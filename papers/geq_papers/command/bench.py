@@ -21,13 +21,17 @@ NAMES = (
 
 
 def declare(parser: Any) -> None:
-    parser.add_argument("--list", action="store_true", help="name the cases and end")
+    parser.add_argument("--list", action="store_true", help="list the cases and exit")
     parser.add_argument("--case", type=str, default=None, help="run one case, or several: a,b")
-    parser.add_argument("--quick", action="store_true", help="few repeats: whether it runs, not how fast")
-    parser.add_argument("--threads", type=int, default=1, help="of torch; with 1, CPU time is compared")
+    parser.add_argument(
+        "--quick", action="store_true", help="few repeats: checks that it runs, measures nothing"
+    )
+    parser.add_argument(
+        "--threads", type=int, default=1, help="number of threads of torch; with 1, CPU time is compared"
+    )
     parser.add_argument("--output", type=Path, default=Path("bench.jsonl"), help="file of records")
     parser.add_argument(
-        "--table", type=Path, nargs="+", default=None, help="only print these records, as Markdown"
+        "--table", type=Path, nargs="+", default=None, help="only print these records as Markdown"
     )
     parser.add_argument("--brief", action="store_true", help="with --table: one row for all branches")
     add_json(parser)
@@ -45,7 +49,7 @@ def chosen(pattern: str | None, known: Sequence[str]) -> Sequence[str]:
 def main(arguments: list[str]) -> int:
     options = parse("bench", "Speed and memory against peers, as ratios from one run.", arguments, declare)
     if options.table is not None:
-        from geq_papers.bench.terminal_output import markdown, read_records
+        from geq_papers.bench.result_tables import markdown, read_records
 
         found = [record for path in options.table for record in read_records(path)]
         if options.json:
@@ -57,7 +61,7 @@ def main(arguments: list[str]) -> int:
 
     from geq_papers.bench.case_list import CASES
     from geq_papers.bench.case_process import run_case
-    from geq_papers.bench.terminal_output import plot, show
+    from geq_papers.bench.result_tables import plot, show
 
     if options.list:
         if options.json:

@@ -13,8 +13,8 @@ from geq.errors import DataError
 if TYPE_CHECKING:
     from geq_papers.report.table import ReportTable
 
-SUMMARY = """Show the records of finished runs: which claims hold, tables with published and obtained figures,
-curves, costs. The page needs no other file and no network."""
+SUMMARY = """Write a page on the records of finished runs: verdicts, tables with published and obtained
+figures, curves, costs. The page needs no other file and no network."""
 
 
 def declare(parser: Any) -> None:
@@ -27,14 +27,14 @@ def declare(parser: Any) -> None:
         default="results",
         help="folder (or file) of records, as 'geq reproduce' writes them; default results",
     )
-    parser.add_argument("--output", type=str, default="report.html", help="the page to write")
+    parser.add_argument("--output", type=str, default="report.html", help="file of the page")
     parser.add_argument("--markdown", type=str | None, default=None, help="folder for the tables as Markdown")
     parser.add_argument("--csv", type=str | None, default=None, help="folder for the tables as CSV")
     parser.add_argument(
         "--runs",
         type=str | None,
         default=None,
-        help="folder of runs whose analyses and saliency grids are shown as well",
+        help="folder of runs whose analyses and saliency grids to include",
     )
     add_json(parser)
     add_quiet(parser)

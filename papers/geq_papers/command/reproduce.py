@@ -1,4 +1,4 @@
-"""``geq reproduce NAME``: run a table or figure of the papers, and judge what it claims."""
+"""``geq reproduce NAME``: run a table or figure of the papers and test its claims."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from geq_papers.experiment.plan import Job
 
 SUMMARY = """Run a table or figure of the papers: train every arm with every seed, show published and obtained
-figures side by side, and judge the claims by a 95 % interval over paired seeds. Without a name: list them.
+figures side by side, and test the claims by a 95 % interval over paired seeds. Without a name: list them.
 
-Stopped or killed, the same command goes on where it was: finished runs are not repeated and at most one epoch
-is lost. Records are lines of JSON in RESULTS/SCALE/NAME.jsonl; runs are ordinary runs below RUNS.
+After Ctrl-C or a kill the same command resumes: finished runs are not repeated and at most one epoch is
+lost. Records are lines of JSON in RESULTS/SCALE/NAME.jsonl; runs are ordinary runs below RUNS.
 
 On a cluster with SLURM, let an array share the work: '#SBATCH --array=1-16' and
 'geq reproduce all --scale paper --yes --part $SLURM_ARRAY_TASK_ID/16' on a file system that all nodes see."""
@@ -39,7 +39,7 @@ def declare(parser: Any) -> None:
         "--scale",
         type=Literal["smoke", "small", "paper"],
         default="small",
-        help="smoke: does it run at all; small: a laptop, minutes per run; paper: the published setting",
+        help="smoke: test run; small: a laptop, minutes per run; paper: the published setting",
     )
     parser.add_argument(
         "--seeds", type=int | None, default=None, help="number of seeds; the default is the scale's (1, 5, 5)"
@@ -50,7 +50,10 @@ def declare(parser: Any) -> None:
     parser.add_argument("--results", type=str, default="results", help="folder of the records")
     parser.add_argument("--runs", type=str, default="runs", help="folder of the runs")
     parser.add_argument(
-        "--workers", type=int | None, default=None, help="runs at a time; the default is one per core or GPU"
+        "--workers",
+        type=int | None,
+        default=None,
+        help="number of parallel runs; the default is one per core or GPU",
     )
     parser.add_argument(
         "--launcher", type=Literal["local", "ray"], default="local", help="this machine, or a Ray cluster"
@@ -62,11 +65,11 @@ def declare(parser: Any) -> None:
         "--address",
         type=str | None,
         default=None,
-        help="of the Ray cluster; 'local' starts one here, the default is $RAY_ADDRESS or one that runs here",
+        help="address of the cluster; 'local' starts one, the default is $RAY_ADDRESS or one that runs here",
     )
     add_json(parser)
     add_quiet(parser)
-    parser.add_argument("--yes", action="store_true", help="begin even if it takes very long")
+    parser.add_argument("--yes", action="store_true", help="start without asking, even if it takes very long")
 
 
 def main(arguments: list[str]) -> int:
@@ -167,7 +170,7 @@ def chosen_arms(only: str | None, experiments: list[Experiment], scale: ScaleNam
 
 
 def missing_data(jobs: list[Job]) -> str | None:
-    """What must be fetched before an experiment can run."""
+    """Return a message about data that must be fetched before an experiment can run."""
     from geq.errors import DataError
     from geq.training.setup import open_split
 

@@ -17,8 +17,10 @@ NAMES = (
 
 
 def declare(parser: Any) -> None:
-    parser.add_argument("--only", type=str | None, default=None, help="names, separated by commas")
-    parser.add_argument("--seeds", type=int, default=3, help="random instances of each statement")
+    parser.add_argument(
+        "--only", type=str | None, default=None, help="names of theorems, separated by commas"
+    )
+    parser.add_argument("--seeds", type=int, default=3, help="number of random instances of each statement")
     add_json(parser)
 
 

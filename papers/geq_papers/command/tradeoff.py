@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 SUMMARY = """Train one network through unrolled iterations and by the implicit function theorem, and compare.
 
 The rows of OptEq's table 8 at small scale: K = 5, 10, 20, 40 iterations, and two thresholds of the residual.
-Each row is a run below runs/STUDY; all options of geq train hold for all of them. Stopped with Ctrl-C, the
-same command goes on where it was, and finished rows are not run again."""
+Each row is a run below runs/STUDY; the options of geq train apply to all of them. After Ctrl-C the same
+command resumes; finished rows are not repeated."""
 
 
 DEFAULT_MODEL = "deep_opteq_tiny"
@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> int:
     try:
         rows = study.continue_until_done(report, console)
     except TrainingInterrupted:
-        console.print("stopped; the same command goes on from here", highlight=False)
+        console.print("stopped; the same command resumes from here", highlight=False)
         return 130
     title = f"{study.base.model} on {study.base.data}"
     draw_tradeoff(rows, study.picture, title)

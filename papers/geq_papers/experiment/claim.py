@@ -57,7 +57,7 @@ class Judgement:
     """A claim with what the records say.
 
     Args:
-        claim: what is judged.
+        claim: the claim.
         differences: paired seed -> difference; above 0 speaks for the claim.
         mean: of them; None without any.
         low, high: 95 % Student interval of the mean; None with fewer than two.

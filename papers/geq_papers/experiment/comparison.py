@@ -1,4 +1,4 @@
-"""What came of an experiment: published and obtained side by side, and the claims with their verdicts."""
+"""Results of an experiment: published and obtained side by side, and the claims with their verdicts."""
 
 from __future__ import annotations
 

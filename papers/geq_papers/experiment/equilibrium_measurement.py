@@ -1,4 +1,4 @@
-"""What the study measures of a run's equilibria, on the images that were held out for choices."""
+"""Measurements of the study on a run's equilibria, on validation images."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Equilibria:
 
 @dataclass(frozen=True)
 class SinceStart:
-    """What became of γ, q and the rank of W_h in training; means over the branches.
+    """Changes of γ, q and the rank of W_h in training; means over the branches.
 
     Args:
         images: first ones of the held-out images.

@@ -1,4 +1,4 @@
-"""What an experiment is: arms that are trained alike, the metrics to show, the paper's figures and claims."""
+"""Experiment: arms trained alike, the metrics to show, the paper's figures and claims."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Metric:
     Args:
         key: in the records' metrics.
         label: the column's head.
-        unit: behind the head; "" for none.
+        unit: after the head; "" for none.
         digits: after the point.
         lower_is_better: for marking the best.
     """
@@ -68,7 +68,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class ExperimentScale:
-    """How an experiment is run at one scale.
+    """Settings of an experiment at one scale.
 
     Args:
         recipe: options of TrainOptions that all arms have.

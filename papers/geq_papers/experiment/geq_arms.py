@@ -18,7 +18,7 @@ def resnet18(preset: str, **changes: Any) -> Arm:
 
 MDEQ_EVALUATIONS = {"cifar10": 20, "cifar100": 16}
 """At scale small, at most. Its authors take about 20; on CIFAR-100, where of one seed hardly an
-image settles, a run would take twelve minutes with so many."""
+image converges, a run would take twelve minutes with so many."""
 
 
 def mdeq(data: str, preset: str | None = None) -> Arm:

@@ -1,4 +1,4 @@
-"""Where trainings run: processes on this machine; see :mod:`geq_papers.experiment.ray_launcher` for
+"""Launcher of trainings as processes on this machine; see :mod:`geq_papers.experiment.ray_launcher` for
 clusters."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What experiments measure of a finished run, besides its accuracy. Each keeps what it computes in the run's
+"""Measurements on a finished run, besides its accuracy. Each keeps what it computes in the run's
 folder where ``geq analyze`` would. Experiments are listed without torch, so it is imported when measuring.
 """
 
@@ -49,7 +49,7 @@ class Calibration:
 
     Args:
         limit: most images; None is all.
-        train_images: that the scores of strangeness are fitted on.
+        train_images: number of training images on which the out-of-distribution scores are fitted.
     """
 
     limit: int | None = None
@@ -100,7 +100,7 @@ class Corruption:
 
 @dataclass(frozen=True)
 class Saliency:
-    """Whether Grad-CAM finds what the network needs, in numbers.
+    """Measure of whether Grad-CAM finds the pixels that the network needs.
 
     ``cam_deletion`` is the mean fall of the class's probability, in points, when the most salient share of
     the pixels is replaced by the mean colour, less the fall for as many pixels at random; ``cam_focus`` is

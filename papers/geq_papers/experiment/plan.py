@@ -1,4 +1,4 @@
-"""What must be run for an experiment: its jobs, and the trainings that they share.
+"""Plan of an experiment: its jobs, and the trainings that they share.
 
 A job makes one record. Jobs of different experiments that train the same network in the same way with the
 same seed share that training: its folder is named by what it depends on.
@@ -50,7 +50,7 @@ class Job:
 
     @property
     def record_file(self) -> Path:
-        """Where the process that made the run leaves its record."""
+        """Return the file in which the process of the run stores its record."""
         return self.folder.path / f"record-{self.experiment}-{self.arm}-{self.config_hash}.json"
 
     def made(self) -> Record | None:

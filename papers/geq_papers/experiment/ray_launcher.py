@@ -37,7 +37,7 @@ KNOCK = 10.0
 """Seconds to wait for an answer of a cluster."""
 
 STORE = 2**27
-"""Bytes of memory for what tasks hand over: a code and some lines of text."""
+"""Bytes of memory for the results of tasks: a code and some lines of text."""
 
 
 class RayTask:
@@ -103,7 +103,7 @@ class RayLauncher:
                 f"workers must be 1 to {most}, one for each of the cluster's {what}: got {workers or most}"
             )
         self.slots = workers or most
-        # Not tried again by Ray: a run that went wrong is told, and the same command goes on with it.
+        # Not tried again by Ray: a failed run is reported, and the same command resumes it.
         self.task = ray.remote(num_cpus=1, num_gpus=1 if self.gpus else 0, max_retries=0)(run_child)
 
     def start(self, work: Work, log: Path) -> RayTask:
@@ -116,7 +116,7 @@ class RayLauncher:
 
 
 def found_address() -> str | None:
-    """What ``RAY_ADDRESS`` names, or the cluster that ``ray start`` started on this machine.
+    """Return the address in ``RAY_ADDRESS``, or of the cluster that ``ray start`` started on this machine.
 
     Not every cluster that Ray itself would find: one that another program holds for itself is left alone.
     """
@@ -126,7 +126,7 @@ def found_address() -> str | None:
 
 
 def is_here(address: str) -> bool:
-    """Whether only this machine can reach it.
+    """Return whether only this machine can reach it.
 
     >>> is_here("local"), is_here("127.0.0.1:6379"), is_here("head:6379")
     (True, True, False)
@@ -136,7 +136,7 @@ def is_here(address: str) -> bool:
 
 
 def knock(address: str) -> None:
-    """An error at once where nobody listens; Ray itself would try for a quarter of an hour."""
+    """Raise an error at once if no server listens; Ray itself would try for a quarter of an hour."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if colon and port.isdigit():
         socket.create_connection((host.strip("[]"), int(port)), KNOCK).close()

@@ -1,4 +1,4 @@
-"""What runs on a machine of a cluster: the same child process as on one's own.
+"""Task on a machine of a cluster: the same child process as on the local machine.
 
 Nothing but the standard library is imported here: the cluster's worker loads this module, and only the child
 loads torch.
@@ -17,7 +17,7 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXP
 """Variables by which libraries are told how many threads they may start."""
 
 PAUSE = 0.2
-"""Seconds between looks at the child."""
+"""Seconds between checks of the child."""
 
 PATIENCE = 120.0
 """Seconds that a child has for saving its run."""

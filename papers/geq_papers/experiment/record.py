@@ -31,7 +31,7 @@ class Record:
         versions: package -> version.
         machine: "cpu", "cores" and "device".
         epochs: the lines of the run's log, one per epoch.
-        metrics: what came of it: "test_accuracy", "parameters", and what the experiment measures besides.
+        metrics: results: "test_accuracy", "parameters", and the further measurements of the experiment.
         solver: mean "evaluations" of the maps, worst "residual", share "converged"; empty without equilibria.
         cpu_seconds, wall_seconds: of the training.
         finished: when, in ISO form.
@@ -56,7 +56,7 @@ class Record:
 
     @property
     def figures(self) -> dict[str, Any]:
-        """What tables and claims are about: the metrics, and "train_loss" of the last epoch."""
+        """Return the figures of tables and claims: the metrics, and "train_loss" of the last epoch."""
         last = self.epochs[-1] if self.epochs else {}
         fitted = {"train_loss": last["train_loss"]} if "train_loss" in last else {}
         return fitted | self.metrics
@@ -113,7 +113,7 @@ def read_records(path: str | Path) -> tuple[list[Record], list[str]]:
 
 
 def add_record(path: Path, record: Record) -> None:
-    """Put a record at the end of a file; lines that are there stay as they are, whatever they hold.
+    """Append a record to a file; existing lines are kept, even broken ones.
 
     The file is replaced in one step, under a lock, so that several jobs of a cluster can write it. A record
     that another of them has put there already is not put there again.

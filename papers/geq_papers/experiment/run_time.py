@@ -1,4 +1,4 @@
-"""How long runs take, roughly: for a bar's end, and for a warning before months of work."""
+"""Rough duration of runs, for a progress bar and for a warning before months of work."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def seconds_per_image(model: str) -> float:
 
 
 def factor(options: TrainOptions) -> float:
-    """What the settings of the run make of that."""
+    """Return the factor of the run's settings on the time of its model."""
     result = REGULARISED.get(options.regulariser or "", 1.0)
     if options.gradient in ("unrolled", "sam"):
         result *= UNROLLED_STEP * (options.steps or 20)

@@ -19,19 +19,19 @@ from geq_papers.experiment.train_and_record import LONGEST_WAIT
 from geq_papers.experiment.training_process import INTERRUPTED
 
 PAUSE = 0.2
-"""Seconds between looks at the processes."""
+"""Seconds between checks of the processes."""
 
 TAIL = 12
 """Lines of a failed process's output that are shown."""
 
 
 class Interrupted(GeqError):
-    """Stopped by the user; the same command goes on."""
+    """Stopped by the user; the same command resumes."""
 
 
 @runtime_checkable
 class Watcher(Protocol):
-    """Who is told how things go."""
+    """Observer of the progress."""
 
     def started(self, work: Work) -> None: ...
 
@@ -78,7 +78,7 @@ class Runner:
         return {(record.arm, record.seed) for record in usable(experiment, scale, records)[0]}
 
     def collect(self, job: Job) -> bool:
-        """Whether its process has left a record, which is now among the results."""
+        """Move the record of its process to the results; return whether there was one."""
         record = job.made()
         if record is not None:
             add_record(record_path(self.results, job.scale, job.experiment), record)
@@ -114,7 +114,7 @@ class Runner:
             for work, _, _ in active.values():
                 for job in work.jobs:
                     self.collect(job)
-            raise Interrupted("stopped; every run is saved, and the same command goes on from here") from None
+            raise Interrupted("stopped; every run is saved, and the same command resumes from here") from None
         except GeqError:
             self._stop(active)
             raise

@@ -6,7 +6,7 @@ Time: 1 to 6 minutes of one core for a run at scale small, 40 minutes for a seed
 
 The papers' network is a stem, equilibria side by side, and a head. Behind a stem of two convolutions,
 equilibria with little feedback make a shallow network; compared are a deeper stem, fewer and wider branches,
-larger maps, the equilibria after each other (a cascade) on the same maps, a finer head, stronger feedback,
+larger maps, stacked equilibria (a cascade) on the same maps, a finer head, stronger feedback,
 the head and the stem in a cascade, and how exactly the equilibrium is solved and differentiated. The ResNet
 and the MDEQ of the same size show what the best of them has to reach. All have 44 to 51 thousand parameters.
 """

@@ -1,4 +1,4 @@
-"""What the experiments of the study share: is it the Gaussian, and what makes it work?
+"""Shared arms and recipes of the study's experiments.
 
 Every choice is made by validation images, which are held out of the training images; test images are for the
 finalists (``study-final``). All runs are small: minutes of one core.
@@ -27,7 +27,7 @@ EVEN_LOSS = Metric("even_loss", "lost by even weights", "points")
 
 
 CASCADE = "geq_cascade_small"
-"""The shape that question 6 ends with: equilibria after each other."""
+"""The shape that question 6 ends with: stacked equilibria."""
 STRONG = "geq_strong_small"
 """... and with the feedback that question 2 ends with: what the later questions ask about."""
 PAPER = "geq_small"
@@ -90,7 +90,7 @@ def studied(
         "evaluate_every": epochs,
         **changes,
     }
-    said = f"{train_size:,} training images of {data}, {epochs} epochs, judged by 5,000 others"
+    said = f"{train_size:,} training images of {data}, {epochs} epochs, validated on 5,000 others"
     found = (Validated(), *measurements)
     return {
         "smoke": smoke(*found),
@@ -99,7 +99,7 @@ def studied(
 
 
 def finalists(data: str, *measurements: Measurement, note: str) -> ExperimentScale:
-    """What test images judge, once and at the end: longer trainings, on more images than the others."""
+    """Return the scale of the final comparison on test images: longer trainings, on more images."""
     return small(data, 12_000, 8, *measurements, note=note, evaluate_every=8)
 
 

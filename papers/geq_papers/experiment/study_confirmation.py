@@ -5,7 +5,7 @@
 Time: 2 to 3 minutes of one core for a run at scale small, 8 minutes for a seed.
 
 Of all that the study compares, the Gaussian came nearest to being ahead of both the linear kernel and its
-control with wrong labels (study-label-noise), by three seeds. A lead that is looked for in many places is
+control with label noise (study-label-noise), by three seeds. A lead that is looked for in many places is
 found somewhere by chance: so the same networks are trained in the same way once more, with eight seeds that
 none of the others had. The claims and the number of seeds were written down before the first of these runs.
 """
@@ -24,14 +24,14 @@ FRESH = 10
 
 EXPERIMENT = Experiment(
     name="study-confirmation",
-    title="40 % wrong labels on CIFAR-10, fresh seeds",
+    title="40 % label noise on CIFAR-10, fresh seeds",
     source="study 4",
     opening=__doc__ or "",
     arms={name: arm for name, arm in FOUND.arms.items() if name != "resnet"},
     metrics=FOUND.metrics,
     claims=(
-        better("With wrong labels and fresh seeds GEQ is better than the linear kernel", "geq", "linear"),
-        better("With wrong labels and fresh seeds GEQ is better than γ = 0", "geq", "control"),
+        better("With label noise and fresh seeds GEQ is better than the linear kernel", "geq", "linear"),
+        better("With label noise and fresh seeds GEQ is better than γ = 0", "geq", "control"),
     ),
     scales={
         **FOUND.scales,

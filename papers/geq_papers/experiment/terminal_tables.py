@@ -1,4 +1,4 @@
-"""An experiment on a terminal: the table of what came of it, its claims, and the list of all experiments."""
+"""Display of an experiment on a terminal: table of results, claims, and the list of all experiments."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def make_record(job: Job) -> Record:
 
 
 def without_places(options: dict[str, Any]) -> dict[str, Any]:
-    """Records are published: the folders of the machine that made them are nobody's business."""
+    """Remove folders of this machine: records are published."""
     return {name: value for name, value in options.items() if name not in ("runs", "data_root")}
 
 
@@ -99,7 +99,7 @@ def solver_figures(final: dict[str, Any]) -> dict[str, Any]:
 
 
 def cpu_name(described: Path) -> str:
-    """What the system calls its processor."""
+    """Return the system's name of its processor."""
     lines: Iterable[str] = described.read_text(encoding="utf-8").splitlines() if described.exists() else ()
     named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return named[0] if named else platform.processor() or platform.machine()

@@ -25,7 +25,7 @@ INTERRUPTED = 130
 
 
 def arguments_for(work: Work) -> list[str]:
-    """What this module is to be called with for ``work``."""
+    """Return the arguments of this module for ``work``."""
     job = work.jobs[0]
     return [
         job.options.runs,

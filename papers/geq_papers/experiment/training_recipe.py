@@ -1,4 +1,4 @@
-"""How the arms of an experiment are trained: one recipe for all of them at a scale.
+"""Training recipes: one for all arms of an experiment at a scale.
 
 * ``smoke``: a moment of training on scikit-learn's digits, to see that everything works; the figures mean
   nothing.

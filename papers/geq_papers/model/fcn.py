@@ -21,7 +21,7 @@ from geq.model.segmenter import Segmenter, SegmenterConfig, check_layers, convol
 @dataclass(frozen=True)
 class FCNConfig(SegmenterConfig):
     """Args:
-    channels: channels of each 3×3 convolution behind the stem.
+    channels: channels of each 3×3 convolution after the stem.
     strides: 1 or 2 for each.
     """
 

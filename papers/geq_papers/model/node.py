@@ -137,8 +137,7 @@ class NeuralODE(Network):
 
     def exportable(self) -> str:
         return (
-            "a Neural ODE is solved by torchdiffeq, which looks at values to choose its steps and so cannot "
-            "be traced"
+            "a Neural ODE is solved by torchdiffeq, which chooses its steps by values and so cannot be traced"
         )
 
 

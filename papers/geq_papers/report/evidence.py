@@ -1,4 +1,4 @@
-"""What is below a folder of records, sorted by experiment and scale."""
+"""Records below a folder, sorted by experiment and scale."""
 
 from __future__ import annotations
 

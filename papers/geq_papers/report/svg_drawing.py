@@ -153,7 +153,7 @@ def rounded(coordinates: object) -> str:
 
 @contextmanager
 def drawing(**frame: Any) -> Iterator[Drawing]:
-    """Draw with settings of our own, whatever the user's are."""
+    """Draw with our own settings instead of the user's."""
     try:
         import matplotlib
     except ImportError as problem:

@@ -43,7 +43,7 @@ def conjugate(
 ) -> Conjugate:
     """ψ*(y) by proximal points v ← argmax ⟨y, v⟩ − ψ(v) − ‖v − v_k‖²/2t with growing t.
 
-    Each is a strongly concave problem for Newton's method, whatever the rank of W. The residual y − f(v)
+    Each is a strongly concave problem for Newton's method, for any rank of W. The residual y − f(v)
     falls monotonically to the difference between y and its projection on the closure of dom ψ*, so it tells
     whether ψ*(y) is finite.
 
@@ -76,7 +76,7 @@ def conjugate(
 
 
 def _grows_for_ever(unit: Unit, y: Tensor, v: Tensor, direction: Tensor) -> bool:
-    """Whether ⟨y, ·⟩ − ψ, which is concave, still rises as steeply very far away: then it has no maximum."""
+    """Return whether the concave ⟨y, ·⟩ − ψ still rises as steeply very far away: then it has no maximum."""
     far = y - unit(v + (LARGEST_STEP / direction.norm().item()) * direction)
     return (far @ direction).item() > 0.5 * direction.square().sum().item()
 

@@ -21,7 +21,7 @@ TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class FeedForward:
-    """y = A_Kσ(… σ(A₁x + c₁) …) + c_K: the last pair of weight and bias has no activation behind it.
+    """y = A_Kσ(… σ(A₁x + c₁) …) + c_K: the last pair of weight and bias has no activation after it.
 
     Args:
         affine: pairs (weight, bias), as ``nn.Linear`` keeps them, in float64.
@@ -100,7 +100,7 @@ def rewrite(network: FeedForward) -> UnitChain:
     weights = [first]
     for weight, _ in network.hidden[1:]:
         previous = weights[-1]
-        # The rows of a full V behind the rank of W̄_k span its null space.
+        # The rows of a full V after the rank of W̄_k span its null space.
         null_space = torch.linalg.svd(previous, full_matrices=True).Vh[len(previous) :]
         weights.append(weight @ torch.linalg.pinv(previous.T) + null_space[: len(weight)])
     output, output_bias = network.affine[-1]

@@ -17,7 +17,7 @@ TOLERANCE = 1e-8
 
 
 def inclusion_residual(deep: Composition, blocks: Float[Tensor, "layers state"]) -> float:
-    """How far 0 is from ∂Φ(z̃) + (I − P)z̃ (eq. 8), in the Euclidean norm over all blocks.
+    """Return the distance of 0 from ∂Φ(z̃) + (I − P)z̃ (eq. 8), in the Euclidean norm over all blocks.
 
     For α < 1 the envelopes are smooth and it is ‖∇Φ(z̃) + (I − P)z̃‖. For α = 1, Φ = Σφ_i has many
     subgradients (or none: infinite); the result is then the distance to one of them, found from z_{i−1},
@@ -51,7 +51,7 @@ def check_theorem_2(deep: Composition, seed: int = 0) -> TheoremCheck:
     generator = torch.Generator().manual_seed(seed)
     noise = 0.1 * torch.randn(blocks.shape, generator=generator, dtype=torch.float64)
     here = inclusion_residual(deep, blocks)
-    # z̃ ↦ ∂Φ + (I − P)z̃ is monotone: ⟨residual at z̃ + d, d⟩ ≥ 0 whatever d is.
+    # z̃ ↦ ∂Φ + (I − P)z̃ is monotone: ⟨residual at z̃ + d, d⟩ ≥ 0 for every d.
     monotone = 0.0
     if deep.alpha < 1:
         moved = blocks + noise

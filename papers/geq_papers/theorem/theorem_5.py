@@ -23,11 +23,11 @@ def theorem5(
     selected: State,
     checkpoints: tuple[int, ...],
 ) -> TheoremCheck:
-    """Whether the iterates of ``sam`` tend to ``selected``, the minimiser of R on the fixed points of T.
+    """Check that the iterates of ``sam`` tend to ``selected``, the minimiser of R on the fixed points of T.
 
     Limits cannot be computed, rates can: the three errors of the proof are of order k^{−ρ}, k^{−c} and
     k^{−(1−ρ−2c)}, so the distance must fall at least like the slowest of them between any two of the
-    ``checkpoints`` (with a factor 2 for constants that have not settled). And T must be nonexpansive at the
+    ``checkpoints`` (with a factor 2 for constants that have not converged). And T must be nonexpansive at the
     points met, ``selected`` one of its fixed points.
 
     Args:

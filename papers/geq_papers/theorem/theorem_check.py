@@ -1,4 +1,4 @@
-"""What an executable theorem returns: what was compared, and by how much the two sides differ."""
+"""Result of an executable theorem: the comparison, and the difference of both sides."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What can be said about a model: theorems checked, bounds computed, behaviour measured."""
+"""Analysis of a model: theorems, bounds and measured behaviour."""

@@ -1,4 +1,4 @@
-"""What is analysed: a trained network in double precision, with its data."""
+"""Subject of an analysis: a trained network in double precision, with its data."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Subject:
         folder: of the run.
         settings: of the analysis.
         data_root: of the datasets.
-        again: compute anew what a part has kept of its way.
+        again: recompute the stored intermediate results of a part.
         progress: of what takes long.
     """
 
@@ -122,7 +122,7 @@ class Subject:
         return evaluation_loader(dataset, statistics=self.folder.data().statistics)
 
     def beside(self, path: str) -> Subject:
-        """Another run, looked at in the same way."""
+        """Return another run as a subject with the same settings."""
         folder = RunFolder.find(path, self.folder.path.parent)
         return Subject(folder, self.settings, self.data_root, False, self.progress)
 
@@ -143,7 +143,7 @@ class Subject:
 
     @cached_property
     def inputs(self) -> dict[str, Tensor]:
-        """What each equilibrium is given for the first test images."""
+        """Return the input of each equilibrium for the first test images."""
         images, _ = self.batch("test", self.settings.images)
         return inputs(self.precise, images)
 
@@ -160,7 +160,7 @@ def equilibria(model: Network, where: str) -> dict[str, Equilibrium]:
 
 @torch.no_grad()
 def inputs(model: Network, images: Tensor) -> dict[str, Tensor]:
-    """What each equilibrium is given for ``images``."""
+    """Return the input of each equilibrium for ``images``."""
     with ignore_failures(model):
         return model.inputs_of_equilibria(images)
 

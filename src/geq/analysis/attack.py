@@ -1,7 +1,7 @@
 """Adversarial attacks: the worst image within ε of each pixel, as far as gradients find it.
 
 The loss is the cross-entropy of the network in evaluation mode. Its gradient in the image goes through each
-equilibrium by the implicit function theorem, whatever the network was trained with; an unrolled layer is
+equilibrium by the implicit function theorem, for any gradient in training; an unrolled layer is
 differentiated as it is, through its iterations. Images are numbers from 0 to 1 and stay there; ε is given in
 steps of an 8-bit pixel, but the changed images are not rounded to such steps.
 
@@ -49,7 +49,7 @@ ADJOINT = Implicit(tol=1e-4, on_failure="ignore")
 
 @dataclass(frozen=True)
 class View:
-    """What a network makes of images.
+    """Outputs of a network for images: loss, correctness and gradient of each.
 
     Args:
         loss: cross-entropy of each.

@@ -1,4 +1,4 @@
-"""What an equilibrium says about each patch: the weight β, and the patch's share of the hidden objective.
+"""Attention of an equilibrium for each patch: the weight β, and the patch's share of the hidden objective.
 
 For the patch kernel S = Σᵢ e^{−γqᵢ}/2γ is a sum over patches, and ½‖z‖² one over positions, so that the
 objective G = ½‖z‖² − S is a sum over the places of the map. For the linear kernel it is one over pixels.

@@ -20,7 +20,7 @@ from geq.operators.operator import size_of
 
 
 def unsuited(layer: Equilibrium) -> str | None:
-    """Why the propositions do not speak of this layer; None where they do."""
+    """Return the reason why the propositions do not apply to this layer; None if they do."""
     if not has_norms(layer):
         return f"{type(layer.cell).__name__} is not the map of a kernel"
     similarity = layer.problem.kernel

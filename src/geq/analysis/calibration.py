@@ -14,11 +14,11 @@ from typing import Any
 
 from geq.analysis.analysed_network import Subject
 from geq.analysis.calibration_metrics import Reliability, divergence_from_uniform, summary
-from geq.analysis.calibration_picture import draw_ood, draw_reliability
 from geq.analysis.image_outputs import Observation, observe
 from geq.analysis.ood_datasets import limited, strange_sets, trained_on_known_classes
 from geq.analysis.ood_scores import Gain, Scores, auroc, gain
 from geq.analysis.result import Result, TextTable
+from geq.analysis.result_pictures import draw_ood, draw_reliability
 from geq.atomic_io import explained_write_errors
 from geq.data.dataset import Dataset
 from geq.errors import InputError
@@ -63,7 +63,7 @@ def analyse(subject: Subject) -> Result:
 
 
 def compare(inside: Observation, outside: Observation, scores: Scores, settings: Any) -> dict[str, Any]:
-    """How one strange set is told from the test images."""
+    """Compare one out-of-distribution set with the test images."""
     ours, theirs = scores.all(inside), scores.all(outside)
     found = {name: auroc(ours[name], theirs[name]) for name in ours}
     base = (ours["confidence"], theirs["confidence"])
@@ -175,7 +175,7 @@ def notes(subject: Subject, inside: Observation, values: dict[str, Any]) -> list
         said.append("The kernel has no attention: no scores by β.")
     if not trained_on_known_classes(subject) and subject.settings.ood is None:
         said.append(
-            "The strange images are made up; --ood DATASET takes real ones, and a run with "
+            "The out-of-distribution images are synthetic; --ood DATASET takes real ones, and a run with "
             "--data.classes known has unseen classes."
         )
     missed = {name: share for name, share in values["unconverged"].items() if share}
@@ -187,7 +187,7 @@ def notes(subject: Subject, inside: Observation, values: dict[str, Any]) -> list
 
 
 def verdicts(name: str, found: dict[str, Any]) -> list[str]:
-    """Whether the hidden problem tells more than the confidence: alone, and added to it."""
+    """Return sentences that compare scores of the hidden problem, alone and added, with the confidence."""
     base, said = found["auroc"]["confidence"], []
     for what in ("energy", "β"):
         both = {

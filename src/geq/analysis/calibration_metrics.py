@@ -1,4 +1,4 @@
-"""How far the probabilities of a classifier can be believed: ECE, NLL, Brier score, divergences."""
+"""Reliability of a classifier's probabilities: ECE, NLL, Brier score, divergences."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def certify_inputs(layer: Equilibrium, x: Any, certificate: WellPosedness) -> In
 
 @torch.no_grad()
 def certify_states(layer: Equilibrium, x: Any, z: State, certificate: WellPosedness) -> InputCertificates:
-    """How far the states ``z`` are from the equilibria for ``x``."""
+    """Return bounds of the distances between the states ``z`` and the equilibria for ``x``."""
     image = layer.cell.equation(x)(z)
     pairs = zip(parts_of(z), parts_of(image), strict=True)
     residual = torch.cat([(a - b).flatten(1) for a, b in pairs], 1).norm(dim=1)

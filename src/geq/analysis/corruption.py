@@ -8,7 +8,7 @@ corruptions, and, with a reference run R, what Hendrycks & Dietterich (2019) def
 with the clean errors E and E_R, and their means over c, mCE and relative mCE. Without a reference, the clean
 error of the run itself takes its place: mean E(c, s) / E.
 
-Every E(c, s) is kept as soon as it is known; a sweep that was killed goes on from there.
+Every E(c, s) is stored as soon as it is known; an interrupted sweep resumes from there.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from jaxtyping import Int64, UInt8
 from torch import Tensor
 
 from geq.analysis.analysed_network import Subject
-from geq.analysis.calibration_picture import draw_corruptions
 from geq.analysis.part_runner import weights_key
 from geq.analysis.partial_results import Pieces
 from geq.analysis.result import Result, TextTable
+from geq.analysis.result_pictures import draw_corruptions
 from geq.atomic_io import explained_write_errors
 from geq.data.corruption import SEVERITIES, corrupt, corruption_names
 from geq.data.corruption.cifar_c import read_cifar_c
@@ -116,7 +116,7 @@ class Corrupted(Derived):
 
 
 def chosen_images(test: Labelled, limit: int | None) -> Int64[Tensor, "m"]:
-    """Numbers of the images to look at, with the class shares of the whole."""
+    """Return the numbers of the images to use, with the class shares of the whole."""
     if limit is None or limit >= len(test):
         return torch.arange(len(test))
     return stratified(test.labels, limit, seed=0)[0]

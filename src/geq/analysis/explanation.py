@@ -1,4 +1,4 @@
-"""Why a trained network says what it says about one image: saliency, attention, energy, equilibrium."""
+"""Explanation of a prediction for one image: saliency, attention, energy, equilibrium."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Explanation:
 
     @property
     def converged(self) -> bool | None:
-        """Whether every equilibrium was found; None without."""
+        """Return whether every equilibrium was found; None without any."""
         return all(branch.converged for branch in self.branches) if self.branches else None
 
     @property
@@ -176,7 +176,7 @@ class Explainer:
         Args:
             image: one, as bytes.
             target: class that the saliency is for; default the one that the network says.
-            branch: look at this equilibrium only.
+            branch: explain this equilibrium only.
             layer: take the saliency at this layer instead of the last feature map.
         """
         self.check(branch, layer)
@@ -250,7 +250,7 @@ class Explainer:
         return tuple(views)
 
     def certificate(self, name: str, x: Any) -> WellPosedness:
-        """What the weights prove of an equilibrium, computed once: images of a run have one size."""
+        """Return the certificate of an equilibrium, computed once: images of a run have one size."""
         if name not in self.certificates:
             layer = self.model.equilibria()[name]
             self.certificates[name] = layer.well_posedness(size_of(x))

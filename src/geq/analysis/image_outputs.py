@@ -1,4 +1,4 @@
-"""What a network says of every image of a set: logits, the energy of each equilibrium, its attention β."""
+"""Outputs of a network for every image of a set: logits, energy and attention β of each equilibrium."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from geq.cells import EnergyProblem
 from geq.equilibrium import Equilibrium
 
 CHUNK = 2**24
-"""Numbers in the states of the plane that are looked at together: 128 MB in double precision."""
+"""Numbers in one batch of states of the plane: 128 MB in double precision."""
 FINE, COARSE, LARGE = 65, 25, 2**15
 """Sides of the grid, and the numbers in a state from which the coarse one is used, to save time."""
 NEGLIGIBLE = 1e-6
@@ -43,7 +43,7 @@ class Plane:
     captured: float
 
     def coordinates(self, points: Float[Tensor, "n size"]) -> Float[Tensor, "n 2"]:
-        """Where points are, projected on the plane."""
+        """Return the coordinates of points projected on the plane."""
         return (points - self.origin) @ self.directions.t()
 
 
@@ -142,7 +142,7 @@ def _energy(problem: EnergyProblem, context: Any, z: Tensor) -> Tensor:
 
 
 def log_floor(values: Float[Tensor, "*any"], decades: float | int = 8) -> float:
-    """Where a logarithmic picture of non-negative values ends: ``decades`` below the largest."""
+    """Return the lower end of a logarithmic picture: ``decades`` below the largest value."""
     finite = values[torch.isfinite(values)]
     top = float(finite.max()) if finite.numel() else 0.0
     return top * 10**-decades if top > 0 else math.ulp(1.0)

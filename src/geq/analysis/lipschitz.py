@@ -166,7 +166,7 @@ def ascend(
 
 
 def remark_2(beta: float, gamma: float, bound: float, mu: float) -> dict[str, Any]:
-    """Whether L_geq < L_opteq, in three forms; the paper says so for β < 0.8, B < 1 and √γ < 0.2."""
+    """Check L_geq < L_opteq in three forms; the paper claims it for β < 0.8, B < 1 and √γ < 0.2."""
     return {
         "condition": beta < 0.8 and bound < 1 and math.sqrt(gamma) < 0.2,
         "paper": paper_geq(beta, gamma, bound, mu) < paper_opteq(mu),

@@ -9,7 +9,7 @@ A score is meant to be larger for such images. What is expected before looking a
 * **β** is lower, because the state explains fewer patches: −(mean β).
 
 The signs are fixed here and not chosen by the result: 1 − AUROC is what the other sign would give, but it
-could be chosen only by somebody who has seen the strange images. *Unusual* scores need no sign: the
+could only be chosen after seeing the out-of-distribution images. *Unusual* scores need no sign: the
 Mahalanobis distance of the energies (or the β) of all equilibria from those of training images.
 """
 
@@ -55,7 +55,7 @@ def entropy(logits: Float[Tensor, "n classes"]) -> Rows:
 
 @dataclass(frozen=True)
 class Usual:
-    """What is usual of some numbers of an image: their mean, and the spread in which distance is measured."""
+    """Mean and spread of numbers on usual images, to measure distances from them."""
 
     mean: Float[Tensor, "k"]
     inverse: Float[Tensor, "k k"]
@@ -132,7 +132,7 @@ def table(columns: dict[str, Rows]) -> Float[Tensor, "n k"]:
 
 @dataclass(frozen=True)
 class Gain:
-    """How much better one score is than another, with the middle 95 % over resampled images."""
+    """Gain of one score over another, with the middle 95 % over resampled images."""
 
     difference: float
     low: float

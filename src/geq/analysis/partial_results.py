@@ -1,4 +1,4 @@
-"""Results of something long, kept one by one: what was killed goes on where it was."""
+"""Resumable cache of partial results."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from geq.training.run_folder import RunFolder
 
 
 class Pieces:
-    """A file ``analysis/NAME-KEY.json`` in the folder of a run, written anew, in one step, with each piece.
+    """A file ``analysis/NAME-KEY.json`` in the folder of a run, rewritten atomically with each piece.
 
     Args:
         folder: of the run.
         name: of what is computed.
         key: all that the pieces depend on; another key is another file, so that no work is lost.
-        again: forget what is there.
+        again: discard stored pieces.
     """
 
     def __init__(self, folder: RunFolder, name: str, key: Mapping[str, Any], again: bool = False) -> None:

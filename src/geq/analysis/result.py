@@ -1,4 +1,4 @@
-"""What an analysis hands back: numbers for programs, tables and sentences for people."""
+"""Result of an analysis: numbers for programs, tables and sentences for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One picture per image: what each network looks at, and how its equilibria explain the patches."""
+"""One picture per image: saliency of each network, and attention of its equilibria."""
 
 from __future__ import annotations
 

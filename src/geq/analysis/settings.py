@@ -16,12 +16,12 @@ Progress = Callable[[str, int, int], None]
 
 
 def silent(what: str, done: int, total: int) -> None:
-    """A progress that nobody watches."""
+    """Progress without a display."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How much an analysis looks at.
+    """Sizes and seeds of an analysis.
 
     Args:
         images: of the test set, for what is measured on inputs.
@@ -37,7 +37,7 @@ class Settings:
         ood_resize: bring images of that dataset to the network's size and channels.
         reference: folder of the run that corruption errors are divided by.
         beside: folders of more runs, shown beside.
-        corruptions: names of those to look at; none is all of them.
+        corruptions: names of the corruptions; none for all of them.
         corrupted: folder of files like CIFAR-10-C; without one the corruptions are computed.
         epsilons: radii of the attacks, in steps of an 8-bit pixel.
         attack_images, attack_steps, attack_restarts: most images, steps and starts of an attack.
@@ -95,7 +95,7 @@ class AnalysisPart:
         summary: one line of help.
         uses: the settings that it depends on.
         on_request: computed only when asked for by name: long, or nothing about a user's images.
-        piecemeal: it keeps what it computes piece by piece, by itself, and is put together anew every time.
+        piecemeal: it stores its pieces itself, and is assembled again every time.
     """
 
     module: str
@@ -132,7 +132,7 @@ PARTS: dict[str, AnalysisPart] = {
     **BOUNDS,
     "calibration": AnalysisPart(
         "geq.analysis.calibration",
-        "what its probabilities are worth, and whether strange images are noticed",
+        "reliability of the probabilities, and detection of out-of-distribution images",
         uses=("limit", "bins", "ood", "ood_resize", "train_images", "draws", "seed"),
     ),
     "corruption": AnalysisPart(

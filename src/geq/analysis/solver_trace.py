@@ -1,4 +1,4 @@
-"""How the solver of an equilibrium finds it, for one input: residuals, energies and the way itself.
+"""Trace of a solve for one input: residuals, energies and trajectory.
 
 Point k of a way is the image T(z_k) that evaluation k gave: it satisfies the constraints, which an
 extrapolated z_k need not. Two things are known of the plain iteration z ← T(z):
@@ -139,7 +139,7 @@ def solve(recorded: Recorder, solver: Solver[Any], tol: float, max_steps: int) -
 
 
 def flat(state: State) -> Float[Tensor, "b size"]:
-    """One row per input, in the order of the axes whatever the order in memory is."""
+    """One row per input, in the order of the axes for any order in memory."""
     return torch.cat([part.flatten(1) for part in parts_of(state)], 1)
 
 

@@ -47,7 +47,7 @@ class AffineMap:
 
 @torch.no_grad()
 def input_map(module: nn.Module, size: Size | None) -> AffineMap | None:
-    """What a module in the place of U computes in evaluation; None for one that is not known to be affine."""
+    """Return the affine map of a module in the place of U in evaluation; None if not known to be affine."""
     parts = list(module) if isinstance(module, nn.Sequential) and len(module) else [module]
     linear, scale, shift = parts[0], torch.ones((), dtype=torch.float64), torch.zeros(())
     for part in parts[1:]:
@@ -112,7 +112,7 @@ class LayerNorms:
 
 
 def has_norms(layer: Equilibrium) -> bool:
-    """Whether the layer is the map of a hidden problem with a W of its own."""
+    """Return whether the layer is the map of a hidden problem with a W of its own."""
     return isinstance(layer.cell, EnergyProblem) and type(layer.problem) is EnergyProblem
 
 

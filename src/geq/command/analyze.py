@@ -12,12 +12,12 @@ from geq.command.argument_parser import add_dataset_options, add_json, add_quiet
 from geq.command.terminal import BAD, GOOD, WARNING, Bars, console_for, new_table, print_json
 from geq.errors import OptionError
 
-SUMMARY = """Analyse the trained network of a run: what its weights prove, what its probabilities are worth.
+SUMMARY = """Analyse the trained network of a run: certificates, calibration, robustness, bounds.
 
 Without --only: certificate and calibration. The bounds of the papers are computed by --only bounds.
 
-Each part is kept as JSON below RUN/analysis (for a name of 'geq weights' below RUNS/NAME/analysis) and not
-computed again unless the weights, the settings or --again say so."""
+Each part is stored as JSON below RUN/analysis (for a name of 'geq weights' below RUNS/NAME/analysis). It is
+recomputed only if the weights or the settings have changed, or with --again."""
 
 
 def declare(parser: Any) -> None:
@@ -34,37 +34,50 @@ def declare(parser: Any) -> None:
     parser.add_argument(
         "--only", type=str | None, default=None, help=f"parts, separated by commas. {parts}. {groups}"
     )
-    parser.add_argument("--again", action="store_true", help="compute finished parts anew")
-    parser.add_argument("--images", type=int, default=usual.images, help="test images to look at")
+    parser.add_argument("--again", action="store_true", help="recompute finished parts")
+    parser.add_argument("--images", type=int, default=usual.images, help="number of test images")
     parser.add_argument(
-        "--train_images", type=int, default=usual.train_images, help="training images for the margin loss"
+        "--train_images",
+        type=int,
+        default=usual.train_images,
+        help="number of training images for the margin loss",
     )
-    parser.add_argument("--draws", type=int, default=usual.draws, help="draws of a Monte-Carlo estimate")
-    parser.add_argument("--steps", type=int, default=usual.steps, help="steps of a gradient ascent")
+    parser.add_argument(
+        "--draws", type=int, default=usual.draws, help="number of samples of a Monte-Carlo estimate"
+    )
+    parser.add_argument("--steps", type=int, default=usual.steps, help="number of steps of a gradient ascent")
     parser.add_argument("--margin", type=float, default=usual.margin, help="η of the margin loss")
     parser.add_argument("--confidence", type=float, default=usual.confidence, help="δ of the bounds")
     parser.add_argument("--seed", type=int, default=usual.seed, help="seed of all random number generators")
     parser.add_argument(
-        "--limit", type=int | None, default=None, help="most test images for calibration and robustness"
-    )
-    parser.add_argument("--bins", type=int, default=usual.bins, help="of the reliability diagram")
-    parser.add_argument(
-        "--ood", type=str | None, default=None, help="calibration: dataset of images unlike the training data"
-    )
-    parser.add_argument(
-        "--ood_resize", action="store_true", help="bring its images to the network's size and channels"
+        "--limit",
+        type=int | None,
+        default=None,
+        help="maximum number of test images for calibration and robustness",
     )
     parser.add_argument(
-        "--reference", type=str | None, default=None, help="corruption: run that errors are divided by"
+        "--bins", type=int, default=usual.bins, help="number of bins of the reliability diagram"
     )
     parser.add_argument(
-        "--beside", type=str | None, default=None, help="corruption: more runs, separated by commas"
+        "--ood", type=str | None, default=None, help="calibration: dataset of out-of-distribution images"
+    )
+    parser.add_argument(
+        "--ood_resize", action="store_true", help="convert its images to the network's size and channels"
+    )
+    parser.add_argument(
+        "--reference",
+        type=str | None,
+        default=None,
+        help="corruption: run whose errors are the reference of mCE",
+    )
+    parser.add_argument(
+        "--beside", type=str | None, default=None, help="corruption: further runs, separated by commas"
     )
     parser.add_argument(
         "--corruptions",
         type=str | None,
         default=None,
-        help="some of the 19, or faults such as occlusion, separated by commas",
+        help="names of corruptions, or faults such as occlusion, separated by commas",
     )
     parser.add_argument(
         "--corrupted",
@@ -78,10 +91,14 @@ def declare(parser: Any) -> None:
         default=",".join(f"{epsilon:g}" for epsilon in usual.epsilons),
         help="attack: radii in steps of an 8-bit pixel, separated by commas",
     )
-    parser.add_argument("--attack_images", type=int, default=usual.attack_images, help="attack: most images")
-    parser.add_argument("--attack_steps", type=int, default=usual.attack_steps, help="attack: steps of PGD")
     parser.add_argument(
-        "--attack_restarts", type=int, default=usual.attack_restarts, help="attack: starts of PGD"
+        "--attack_images", type=int, default=usual.attack_images, help="attack: maximum number of images"
+    )
+    parser.add_argument(
+        "--attack_steps", type=int, default=usual.attack_steps, help="attack: number of steps of PGD"
+    )
+    parser.add_argument(
+        "--attack_restarts", type=int, default=usual.attack_restarts, help="attack: number of starts of PGD"
     )
     parser.add_argument("--data_root", type=str | None, default=None, help="folder of the datasets")
     add_dataset_options(parser)
@@ -158,7 +175,7 @@ def show(name: str, result: Any, new: bool) -> None:
 
     colours = {"violated": BAD, "holds": GOOD, "yes": GOOD, "not proved": WARNING}
     console = console_for(width=160)
-    kept = "" if new else " (kept from before; --again computes it anew)"
+    kept = "" if new else " (kept from before; --again recomputes it)"
     console.print(f"[bold]{name}[/bold] · {PARTS[name].title}{kept}", highlight=False, soft_wrap=True)
     for data in result.tables:
         first, *others = data.columns

@@ -145,7 +145,7 @@ def add_dataset_options(parser: Any) -> None:
 
 
 def add_data(parser: Any) -> None:
-    """The dataset, for a command that looks at a trained network, where it is not to be the run's own."""
+    """Add the dataset of a command on a trained network, which overrides the run's own."""
     parser.add_argument(
         "--data",
         type=str | None,
@@ -173,22 +173,25 @@ def chosen_data(options: TrainOptions, asked: Any) -> TrainOptions:
 
 
 def add_inference(parser: Any) -> None:
-    """How a network that labels pixels looks at images, where that is not to be as in its run."""
+    """Add the options of sliding-window segmentation, which override those of the run."""
     own = "; the default is the run's own"
     parser.add_argument(
         "--inference",
         type=Literal["full", "sliding"] | None,
         default=None,
-        help=f"of a network that labels pixels: at once, or through a window{own}",
+        help=f"segmentation: on the full image or by a sliding window{own}",
     )
     parser.add_argument(
-        "--window", type=tuple[int, int] | None, default=None, help=f"height and width, as '[96, 128]'{own}"
+        "--window",
+        type=tuple[int, int] | None,
+        default=None,
+        help=f"height and width of the window, as '[96, 128]'{own}",
     )
     parser.add_argument(
         "--overlap",
         type=float | None,
         default=None,
-        help=f"share that neighbouring windows have in common{own}",
+        help=f"share by which neighbouring windows overlap{own}",
     )
 
 

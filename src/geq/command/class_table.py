@@ -1,4 +1,4 @@
-"""What ``geq evaluate`` prints of single classes: how often each is right, and what it is taken for."""
+"""Tables of ``geq evaluate``: accuracy of each class and the confusion matrix."""
 
 from __future__ import annotations
 

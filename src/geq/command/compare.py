@@ -1,4 +1,4 @@
-"""``geq compare RUN RUN…``: in what runs differ, and what came of it."""
+"""``geq compare RUN RUN…``: differences of runs, and their results."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def declare(parser: Any) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    asked = parse("compare", "Show in what runs differ, and what came of it.", arguments, declare)
+    asked = parse("compare", "Compare the options and results of runs.", arguments, declare)
     if len(asked.names) < 2:
         raise OptionError(f"compare needs two runs or more: got {len(asked.names)}; 'geq runs' lists them")
 
@@ -69,7 +69,7 @@ def differing_options(folders: list[Any]) -> dict[str, list[Any]]:
 
 
 def results(folders: list[Any]) -> dict[str, list[float | None]]:
-    """What each run reached; None where it has no such number (yet)."""
+    """Return the results of each run; None where it has no such number (yet)."""
     finals = [folder.result() or {} for folder in folders]
     lasts = [(folder.epochs() or [{}])[-1] for folder in folders]
     rows = {label: [final.get(name) for final in finals] for name, label in RESULTS.items()}

@@ -8,8 +8,9 @@ from typing import Any, Literal
 from geq.command.argument_parser import parse
 from geq.command.completion_words import Syntax, Value
 
-SUMMARY = """Print a script that lets your shell complete commands, options, models, datasets, experiments and
-runs. It holds all words, so that the shell need not call Python: print it again after an update of geq.
+SUMMARY = """Print a completion script for a shell: commands, options, models, datasets, experiments and runs.
+The script contains all words, so the shell does not call Python.
+Print it again after an update of geq.
 
 bash:  geq completion bash > ~/.local/share/bash-completion/completions/geq
 zsh:   geq completion zsh > DIR/_geq    with a DIR of $fpath, before compinit
@@ -18,7 +19,7 @@ fish:  geq completion fish > ~/.config/fish/completions/geq.fish"""
 
 def declare(parser: Any) -> None:
     parser.usage = "geq completion bash|zsh|fish"
-    parser.add_argument("shell", type=Literal["bash", "zsh", "fish"], help="which shell the script is for")
+    parser.add_argument("shell", type=Literal["bash", "zsh", "fish"], help="shell of the script")
 
 
 def main(arguments: list[str]) -> int:
@@ -65,7 +66,7 @@ def cases(syntax: Syntax) -> tuple[list[tuple[str, Value]], list[tuple[str, Valu
 
 
 def proposal(value: Value) -> str:
-    """Sets what the scripts below look at; nothing where the shell shall propose files."""
+    """Set the variables that the scripts below read; nothing where the shell shall propose files."""
     return {"words": f"list={joined(value.words)}", "run": "runs=1", "free": "files=1"}[value.kind]
 
 
@@ -129,7 +130,7 @@ _geq_count() {
 
 
 def start(commands: Mapping[str, str], syntaxes: Sequence[Syntax]) -> list[str]:
-    """Which command it is, and the words for its place."""
+    """Return the command, and the words for the current place."""
     lines = [
         "    if ((cursor == 1)); then",
         f"        list={joined([*commands, *GENERAL])}",

@@ -1,4 +1,4 @@
-"""What can be typed behind ``geq``: the options of every command and the words that they take, for shells.
+"""Syntax of ``geq`` for shells: the options of every command and the words that they take.
 
 It is read off the parsers of the commands themselves, so that nothing is told twice.
 """
@@ -20,7 +20,7 @@ RUN = ("run", "resume", "against", "reference", "beside")
 
 @dataclass(frozen=True)
 class Value:
-    """What an option or argument takes: ``words``, the name of a run, or whatever the shell proposes."""
+    """Kind of value of an option: ``words``, the name of a run, or the shell's own proposals."""
 
     kind: Literal["words", "run", "free"] = "free"
     words: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class Syntax:
 
     @property
     def valued(self) -> tuple[str, ...]:
-        """The options behind which a value stands."""
+        """Return the options that take a value."""
         return tuple(option.flag for option in self.options if option.value is not None)
 
 

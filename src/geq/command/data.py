@@ -1,4 +1,4 @@
-"""``geq data``: what is there, whether it is right, and how to get or make what is missing."""
+"""``geq data``: list and check datasets, and fetch or make missing ones."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _official(name: str, split: Split, root: Path) -> AnyDataset:
 
 
 def declare_check(parser: Any) -> None:
-    parser.add_argument("names", nargs="*", help="datasets (default: all that are there)")
+    parser.add_argument("names", nargs="*", help="datasets (default: all below the data root)")
     _declare_root(parser)
     add_json(parser)
     add_quiet(parser)
@@ -193,8 +193,10 @@ def _unreadable(dataset: AnyDataset) -> list[str]:
 
 
 def declare_fetch(parser: Any) -> None:
-    parser.add_argument("names", nargs="+", help=f"datasets, of {', '.join(SOURCES)}")
-    parser.add_argument("--mirror", type=str, default=None, help="address with the same file names")
+    parser.add_argument("names", nargs="+", help=f"names of datasets: {', '.join(SOURCES)}")
+    parser.add_argument(
+        "--mirror", type=str, default=None, help="address of a mirror with the same file names"
+    )
     _declare_root(parser)
     add_quiet(parser)
 
@@ -221,14 +223,14 @@ def declare_corrupt(parser: Any) -> None:
         "--output", type=Path, default=None, help="folder (default: CIFAR-10-C below the root)"
     )
     parser.add_argument("--names", nargs="+", default=None, help="corruptions (default: all 19)")
-    parser.add_argument("--seed", type=int, default=0, help="of the noise")
-    parser.add_argument("--subset", type=int, default=None, help="that many test images, stratified")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the noise")
+    parser.add_argument("--subset", type=int, default=None, help="number of test images, stratified")
     _declare_root(parser)
     add_quiet(parser)
 
 
 def corrupt_command(arguments: list[str]) -> int:
-    words = "Write CIFAR-10-C; an interrupted run goes on."
+    words = "Write CIFAR-10-C; an interrupted call resumes."
     options = parse("data corrupt", words, arguments, declare_corrupt)
     root = data_root(options.data_root)
     from geq.data.corruption.corruption_registry import corruption_names

@@ -73,7 +73,7 @@ def plain(finding: Finding, first: bool) -> None:
 
 
 def printer() -> Any:
-    """What prints a finding, in colours if that can be."""
+    """Return the function that prints a finding, in colours if possible."""
     try:
         console = console_for()
     except MissingExtraError:

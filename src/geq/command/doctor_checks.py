@@ -1,4 +1,4 @@
-"""What ``geq doctor`` finds: versions, packages, devices, the compiler, data and folders, with hints."""
+"""Findings of ``geq doctor``: versions, packages, devices, the compiler, data and folders, with hints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
@@ -68,7 +68,7 @@ class Finding:
     """
     Args:
         group: heading.
-        name: what was looked at.
+        name: what was checked.
         state: "note" is worth knowing, "problem" must be solved.
         value: what was found.
         hint: what to do.
@@ -108,7 +108,7 @@ def versions() -> Iterator[Finding]:
 
 
 def solve_finding() -> Finding:
-    """Whether the package does what it is for: solve an equilibrium, and differentiate it."""
+    """Solve an equilibrium and differentiate it."""
     try:
         import torch
 
@@ -116,15 +116,15 @@ def solve_finding() -> Finding:
 
         layer = OptEqLinear(4, 4)
         layer(torch.ones(2, 4)).sum().backward()
-    except Exception as problem:  # whatever a broken installation does is what is asked for
-        hint = "install torch anew, as https://pytorch.org/get-started says for your machine"
+    except Exception as problem:  # any failure of a broken installation is a finding
+        hint = "reinstall torch, as https://pytorch.org/get-started says for your machine"
         said = f"{type(problem).__name__}: {one_line(problem)}"
         return Finding("versions", "equilibrium", "problem", said, hint)
     return Finding("versions", "equilibrium", "ok", "solved and differentiated")
 
 
 def required(distribution: str = "geq") -> dict[str, list[str]]:
-    """Extra ("" for none) -> the packages that it asks for; extras that consist of others have theirs."""
+    """Return extra ("" for none) -> its packages; extras that consist of others have theirs."""
     found: dict[str, list[str]] = {"": []}
     for line in metadata.requires(distribution) or ():
         wanted, _, condition = line.partition(";")
@@ -280,7 +280,7 @@ def data() -> Iterator[Finding]:
 
 
 def folders() -> Iterator[Finding]:
-    """Where geq writes: its cache, and runs/ and results/ below the folder that it is called in."""
+    """Check the folders that geq writes to: its cache, and runs/ and results/ below the current folder."""
     from geq.cache_folder import user_cache
 
     try:
@@ -296,7 +296,7 @@ def folders() -> Iterator[Finding]:
 
 
 def folder_finding(name: str, folder: Path, hint: str, state: State) -> Finding:
-    """Whether a file can be written there, or, if it does not exist yet, above."""
+    """Check that a file can be written there or, if the folder does not exist yet, above."""
     above = next(place for place in (folder, *folder.parents) if place.exists())
     try:
         with tempfile.NamedTemporaryFile(dir=above, prefix=".geq-doctor-"):
@@ -311,7 +311,7 @@ def folder_finding(name: str, folder: Path, hint: str, state: State) -> Finding:
 
 
 def shared_memory(folder: Path) -> Iterator[Finding]:
-    """Loader processes hand over images through it."""
+    """Loader processes pass images through it."""
     if folder.is_dir():
         free = shutil.disk_usage(folder).free
         little = free < LITTLE_SHARED
@@ -334,8 +334,5 @@ def in_bytes(number: float | int) -> str:
 def as_mapping(findings: list[Finding]) -> dict[str, Any]:
     return {
         "ok": all(finding.state != "problem" for finding in findings),
-        "findings": [
-            {"group": f.group, "name": f.name, "state": f.state, "value": f.value, "hint": f.hint or None}
-            for f in findings
-        ],
+        "findings": [asdict(finding) | {"hint": finding.hint or None} for finding in findings],
     }

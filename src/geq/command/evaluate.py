@@ -22,8 +22,8 @@ from geq.training.photo_folder_options import is_folder, warn_of_changes
 
 SUMMARY = """Measure the trained network of a run on a dataset.
 
-Only the run's folder and the data are needed, so it can be done on another machine. It prints how often each
-class is right and what it is taken for, and draws that as RUN/evaluation/NAME.png."""
+It needs only the run's folder and the data, also on another machine. It prints the accuracy of each class
+and the confusion matrix, and draws them as RUN/evaluation/NAME.png."""
 
 MEASURES = {
     "accuracy": "accuracy",
@@ -47,7 +47,7 @@ def declare(parser: Any) -> None:
         "--batch_size",
         type=int | None,
         default=None,
-        help="changes the speed; the result only with a regulariser that compares the samples of a batch",
+        help="images per batch; affects the result only with a regulariser that compares samples",
     )
     add_inference(parser)
     add_json(parser)

@@ -1,4 +1,4 @@
-"""``geq explain RUN IMAGE…``: what a network looks at, what its equilibria explain, how they are found."""
+"""``geq explain RUN IMAGE…``: saliency maps, attention and solver traces of a network."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from geq.analysis.explanation import Explainer, Explanation
     from geq.training.run_folder import RunFolder
 
-SUMMARY = """Explain what the trained network of a run says about images, alone or beside other runs.
+SUMMARY = """Explain predictions of the trained network of a run, alone or side by side with other runs.
 
 For each image NAME.saliency.png shows Grad-CAM at the equilibrium, and for each branch the attention β of the
 patches and their share in the hidden objective. NAME.RUN.equilibrium.png shows how the solver found one
-equilibrium: residuals against what the weights promise, the objective along the way, and a slice of it around
+equilibrium: residuals with the certified rate, the objective along the trajectory, and a slice of it around
 the equilibrium. Without images it takes test images of the run's dataset."""
 
 SHOWN = 3
@@ -38,18 +38,23 @@ def declare(parser: Any) -> None:
     parser.add_argument("--index", type=int, nargs="+", default=None, help="numbers of test images instead")
     parser.add_argument("--against", type=str, nargs="+", default=[], help="other runs, side by side")
     parser.add_argument(
-        "--target", type=str | None, default=None, help="class to explain; default what each network says"
+        "--target",
+        type=str | None,
+        default=None,
+        help="class to explain; default the prediction of each network",
     )
     parser.add_argument(
-        "--branch", type=int | None, default=None, help="only this equilibrium, by its number from 0 on"
+        "--branch", type=int | None, default=None, help="only the equilibrium of this number, from 0"
     )
     parser.add_argument(
-        "--layer", type=str | None, default=None, help="layer for Grad-CAM; default what the head reads"
+        "--layer", type=str | None, default=None, help="layer for Grad-CAM; default the input of the head"
     )
     parser.add_argument(
         "--output", type=str | None, default=None, help="folder for the pictures; default RUN/explain"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of random directions, where the way has none")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of random directions, where the trajectory spans no plane"
+    )
     parser.add_argument("--runs", type=str, default="runs", help="folder that holds the runs")
     parser.add_argument("--data_root", type=str | None, default=None, help="folder of the datasets")
     add_dataset_options(parser)
@@ -76,7 +81,7 @@ class Item:
 
 @dataclass
 class ExplainedImage:
-    """What came of an image: explanations and files, or an error."""
+    """Result for an image: explanations and files, or an error."""
 
     item: Item
     explanations: list[Explanation]
@@ -89,7 +94,7 @@ def main(arguments: list[str]) -> int:
         asked = parse("explain", SUMMARY, arguments, declare)
     except OptionError as problem:
         if "unrecognized arguments" in str(problem):
-            raise OptionError(f"{problem} (images come right behind RUN, before the options)") from problem
+            raise OptionError(f"{problem} (images come right after RUN, before the options)") from problem
         raise
 
     from geq.training.run_folder import RunFolder

@@ -12,9 +12,9 @@ from geq.errors import CheckpointError, OptionError
 
 SUMMARY = """Write the trained network of a run as an ONNX file, as a torch.export file, or both.
 
-The fixed points are loops that stop by tolerance, the batch may have any size, and the input is an image with
-values from 0 to 1: the normalisation is inside. Besides the logits the file gives the residual and the steps
-of every equilibrium, and whether all converged. It is compared with the network before it is written."""
+Fixed points are loops that stop by tolerance, and the batch may have any size. The input is an image with
+values from 0 to 1; the file normalises it. The outputs are the logits, the residual and the steps of every
+equilibrium, and whether all converged. The file is compared with the network before it is written."""
 
 ABSENT, BESIDE = "", "RUN"
 """An option that was not given, and one that was given without a file: the file is in the run's folder."""
@@ -37,8 +37,10 @@ def declare(parser: Any) -> None:
         )
     own = "; the default is the network's own"
     parser.add_argument("--tol", type=float | None, default=None, help=f"tolerance of the equilibria{own}")
-    parser.add_argument("--max_steps", type=int | None, default=None, help=f"most evaluations of a map{own}")
-    parser.add_argument("--force", action="store_true", help="replace a file that is there")
+    parser.add_argument(
+        "--max_steps", type=int | None, default=None, help=f"maximum number of evaluations of a map{own}"
+    )
+    parser.add_argument("--force", action="store_true", help="replace an existing file")
     parser.add_argument("--images", type=int, default=64, help="number of images of the comparison")
     parser.add_argument("--runs", type=str, default="runs", help="folder that holds the runs")
     parser.add_argument("--data_root", type=str | None, default=None, help="folder of the datasets")
@@ -70,7 +72,7 @@ def main(arguments: list[str]) -> int:
     if state != "finished":
         raise CheckpointError(
             f"a network is exported once its run has finished; {folder.path} is {state}: "
-            + ("wait for it" if state == "running" else f"go on with 'geq train --resume {folder.path}'")
+            + ("wait for it" if state == "running" else f"resume it with 'geq train --resume {folder.path}'")
         )
     data, options = folder.data(), folder.options()
     network = Network.from_pretrained(folder.model)

@@ -47,7 +47,7 @@ def declare(parser: Any) -> None:
         type=str,
         nargs="?",
         default="*",
-        help="shell pattern of the names, such as 'geq_*'; a word without * or ? is the beginning of names",
+        help="shell pattern of the names, such as 'geq_*'; without * or ?, a prefix of names",
     )
     add_json(parser)
 

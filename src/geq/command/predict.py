@@ -11,12 +11,12 @@ from geq.command.terminal import console_for, new_table, print_json
 from geq.errors import OptionError
 from geq.number_format import percent
 
-SUMMARY = """Classify image files with the trained network of a run, or label their pixels.
+SUMMARY = """Classify image files with the trained network of a run, or segment them.
 
-A classifier sees the middle square of each file at the size of the training images. A network that labels
-pixels sees the whole file at the height of the training images, and writes NAME.mask.png (a palette image:
-its values are the labels) and NAME.overlay.png (with a legend) beside it. The certificate says what is proved
-about the equilibria: that there is exactly one, and how fast the iteration finds it."""
+A classifier takes the middle square of each file at the size of the training images. A segmenter takes the
+whole file at the height of the training images, and writes NAME.mask.png (a palette image whose values are
+the labels) and NAME.overlay.png (with a legend) into the same folder. The certificate says whether the
+equilibria are proved to be unique, and how fast the iteration converges."""
 
 
 def declare(parser: Any) -> None:

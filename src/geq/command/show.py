@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Passage:
-    """What went through one module: the shapes of its first call, without the batch axis."""
+    """Shapes of a module's first call, without the batch axis."""
 
     inputs: list[tuple[int, ...]] = field(default_factory=list)
     outputs: list[tuple[int, ...]] = field(default_factory=list)
@@ -72,7 +72,7 @@ def written(shapes: list[tuple[int, ...]]) -> str:
 
 
 def detail(module: nn.Module) -> str:
-    """What the shapes do not say.
+    """Return what the shapes do not show, such as kernel sizes.
 
     >>> from torch import nn
     >>> detail(nn.Conv2d(4, 4, 3, stride=2, groups=2)), detail(nn.BatchNorm2d(4))
@@ -148,7 +148,7 @@ def described(model: Network, depth: int) -> dict[str, Any]:
 
 def declare(parser: Any) -> None:
     parser.add_argument("name", type=str, help="a name that 'geq models' lists")
-    parser.add_argument("--depth", type=int, default=6, help="how many levels of submodules to draw")
+    parser.add_argument("--depth", type=int, default=6, help="number of levels of submodules to draw")
     parser.add_argument("--num_classes", type=int | None, default=None, help="number of classes")
     add_json(parser)
 

@@ -1,4 +1,4 @@
-"""What a command prints: tables in colours for people, one JSON document or nothing for scripts.
+"""Output of a command: coloured tables for people, one JSON document or nothing for scripts.
 
 Colours go only to a terminal, and not there either where ``NO_COLOR`` is set; rich sees to that.
 """
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 GOOD, BAD, WARNING = "green", "bold red", "yellow"
-"""Colours that mean something: what holds, what does not, and what to look at."""
+"""Colours of results: good, bad and doubtful."""
 
 
 def console_for(on_stderr: bool = False, quiet: bool = False, width: int = 160) -> Console:
-    """Where to print what is for people.
+    """Return the console for people.
 
     Args:
         on_stderr: not on the output, which is for a program (``--json``).

@@ -1,4 +1,4 @@
-"""``geq train``: train a network, or go on with an interrupted run."""
+"""``geq train``: train a network, or resume an interrupted run."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ SUMMARY = """Train a network. Without options: a small GEQ on scikit-learn's dig
 
 Your own images: 'geq train photos/', with photos/cat/1.jpg, photos/dog/1.jpg and so on.
 
-The options can stand in a YAML file (--config), and named settings come with the package (--preset); what is
-given on the command line replaces what these say. The run is a folder below runs/ with the model, a log, a
-picture and all that is needed to resume it."""
+Options may come from a YAML file (--config) or a preset of the package (--preset); options on the command
+line override both. The run is a folder below runs/ with the model, a log, a picture and all that is needed
+to resume it."""
 
 
 def declare(parser: Any, model: str = DEFAULT_MODEL) -> None:
@@ -40,7 +40,7 @@ def declare(parser: Any, model: str = DEFAULT_MODEL) -> None:
         type=str | None,
         default=None,
         metavar="RUN",
-        help="go on with an interrupted run: a folder, or its name below runs/; its options stay as they are",
+        help="resume an interrupted run: a folder, or its name below runs/; its options are kept",
     )
     add_json(parser)
     add_quiet(parser)

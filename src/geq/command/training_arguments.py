@@ -40,7 +40,7 @@ def declare_training(parser: Any, model: str = DEFAULT_MODEL) -> None:
         help=f"options that come with the package: {', '.join(list_presets())}",
     )
     parser.add_argument(
-        "--print_config", action="store_true", help="print all options as YAML for --config, and end"
+        "--print_config", action="store_true", help="print all options as YAML for --config, and exit"
     )
     for group in GROUPS:
         parser.add_class_arguments(group, fail_untyped=True, skip=set(NESTED.values()))

@@ -20,8 +20,8 @@ from geq.number_format import option_text, percent
 
 SUMMARY = """Search the γ rule, the patch, the split and the learning rate of a network.
 
-Each trial is a run below runs/STUDY, judged on held-out validation images. Stopped with Ctrl-C, the same
-command goes on where it was."""
+Each trial is a run below runs/STUDY, ranked by its accuracy on validation images. After Ctrl-C the same
+command resumes the search."""
 
 
 DEFAULTS = {"validation": 0.2, "epochs": 5}
@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> int:
     try:
         study = search.continue_until_done(report)
     except TrainingInterrupted:
-        console.print("stopped; the same command goes on from here", highlight=False)
+        console.print("stopped; the same command resumes from here", highlight=False)
         return 130
     if parsed.json:
         print_json([described(trial) for trial in study.trials])

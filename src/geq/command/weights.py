@@ -10,18 +10,17 @@ from geq.command.terminal import Bars, console_for, new_table, print_json
 from geq.errors import OptionError
 from geq.number_format import percent
 
-SUMMARY = """List the trained networks that come with geq, print the card of one, or pack a finished run like
-them.
+SUMMARY = """List the trained networks that ship with geq, print the card of one, or pack a finished run.
 
-Their names can stand where other commands take a run: geq predict geq-digits picture.png. With --pack RUN the
-accuracy, calibration, accuracy under corruption and certificate of a run are measured and written, with its
-weights and its card, into a folder of at most 1 MB that 'geq predict' and others take as well."""
+Other commands take their names in place of a run: geq predict geq-digits picture.png. --pack RUN measures
+accuracy, calibration, robustness and certificate of a run. It writes them, with the weights and a card, into
+a folder of at most 1 MB, which 'geq predict' and other commands take as well."""
 
 
 def declare(parser: Any) -> None:
     parser.usage = "geq weights [NAME] [options]"
     parser.add_argument(
-        "network", type=str | None, nargs="?", default=None, help="print the card of this one"
+        "network", type=str | None, nargs="?", default=None, help="name of the network whose card to print"
     )
     parser.add_argument(
         "--pack",
@@ -33,7 +32,7 @@ def declare(parser: Any) -> None:
     parser.add_argument("--name", type=str | None, default=None, help="with --pack: name of the network")
     parser.add_argument("--output", type=str, default="weights", help="with --pack: where its folder is made")
     parser.add_argument(
-        "--images", type=int, default=1000, help="with --pack: test images that are corrupted"
+        "--images", type=int, default=1000, help="with --pack: number of test images for the corruptions"
     )
     parser.add_argument("--force", action="store_true", help="with --pack: replace a folder of this name")
     parser.add_argument("--runs", type=str, default="runs", help="folder that holds the runs")

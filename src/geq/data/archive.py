@@ -1,4 +1,4 @@
-"""Unpacks a tar archive that nobody has to trust.
+"""Safe unpacking of an untrusted tar archive.
 
 Only plain files and folders are taken, each below the target: no links, no devices, no absolute or climbing
 paths, no more bytes than announced. Nothing appears under its final name before all of it is there.
@@ -105,7 +105,7 @@ def unpack(archive: Path, root: Path, *, largest: int = LARGEST) -> list[Path]:
 
 
 def staging_prefix(archive: str) -> str:
-    """How the folder begins in which an archive of this name is unpacked; a killed process leaves it."""
+    """Return the prefix of the folder into which an archive is unpacked; a killed process leaves one."""
     return f".unpacking-{archive}-"
 
 

@@ -1,4 +1,4 @@
-"""What a dataset is: images, labels, class names and statistics, in memory or read one by one."""
+"""Datasets: images, labels, class names and statistics, in memory or read one by one."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Statistics:
 
 @runtime_checkable
 class Dataset(Protocol):
-    """What a :class:`~geq.data.loader.BatchLoader` needs to know of a dataset.
+    """Interface of a dataset for :class:`~geq.data.loader.BatchLoader`.
 
     ``batch(indices)`` gives uint8 images and their int64 labels: one number per image, or one mask.
     """
@@ -76,7 +76,7 @@ class Labelled(Dataset, Protocol):
 
 @dataclass(frozen=True)
 class Derived:
-    """What a dataset that changes another one's images keeps of it; subclasses add ``name`` and ``batch``."""
+    """Dataset that changes another one's images; subclasses add ``name`` and ``batch``."""
 
     source: Labelled
 

@@ -40,7 +40,7 @@ def check_dataset_name(name: str) -> None:
 
 @dataclass(frozen=True)
 class DatasetOptions(metaclass=CheckedOptions):
-    """How a dataset is to be read; the keyword options of :func:`load_dataset`.
+    """Options of reading a dataset, the keywords of :func:`load_dataset`.
 
     Args:
         labels: 'coarse' gives CIFAR-100 its 20 super-classes.
@@ -49,17 +49,17 @@ class DatasetOptions(metaclass=CheckedOptions):
         validation: share (below 1) or number of images held out of train as 'val'. By default the dataset's
             own 'val' split where it has one, else a tenth. 0: train is the whole official set and there is no
             'val'.
-        validation_seed: which images are held out.
-        subset: keep that many images, stratified.
-        subset_seed: which images are kept.
+        validation_seed: seed of the choice of held-out images.
+        subset: number of images to keep, stratified.
+        subset_seed: seed of the choice of images to keep.
         label_noise: share of the training images that get a label of another class, drawn at random.
         folder: for 'imagefolder' and 'hub', the folder to read: absolute, below the current folder or below
             the data root.
         test_share: for an 'imagefolder' of class folders without 'train' and 'val', the share of each class
             that is held out as 'test'.
-        class_list: a text file of class folders to take, in order.
-        image_size: side of the square that images of varying size are brought to.
-        image_column: for 'hub', the column of the images, where the types of the columns do not tell.
+        class_list: text file with the class folders to take, in order.
+        image_size: side of the square to which images of varying size are resized.
+        image_column: for 'hub', the column of the images, where the types of the columns are ambiguous.
         label_column: for 'hub', the column of the labels, likewise.
     """
 

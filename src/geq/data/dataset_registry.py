@@ -49,7 +49,7 @@ class DatasetInfo:
 
     ``read`` reads an official split; ``own_val`` says that there is an official ``val``; ``options`` are
     those that ``read`` understands; ``crop`` is the training window of a dataset with masks; ``public_test``
-    is false where the labels of ``test`` are kept secret, so that ``val`` is what everyone is judged on.
+    is false where the labels of ``test`` are kept secret, so that results are reported on ``val``.
     """
 
     summary: str
@@ -89,7 +89,7 @@ def _folders(name: str) -> Reader:
         if folder is None:
             looked = ", ".join(map(str, places))
             raise MissingDataError(f"{name} is not there: looked for {looked}; {how_to_get(name)}")
-        # ImageNet and its like publish no labels for 'test': their 'val' is what the papers judge on.
+        # ImageNet and its like publish no labels for 'test': the papers report on their 'val'.
         part: Split = "val" if split == "test" and not (folder / "test").is_dir() else split
         listed = Path(options.class_list).expanduser() if options.class_list else None
         found = read_image_folder(folder, part, class_list=listed, size=options.image_size or 256, name=name)

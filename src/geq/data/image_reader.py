@@ -39,7 +39,7 @@ ORIENTATION = 0x0112
 def image_files(folder: Path, pattern: str = "*") -> list[Path]:
     """Return the image files below ``folder`` that match a glob ``pattern``, sorted, without hidden ones.
 
-    Hidden files are not images of the dataset, whatever their suffix: macOS writes "._cat.jpg" beside
+    Hidden files are not images of the dataset, with any suffix: macOS writes "._cat.jpg" beside
     "cat.jpg" on foreign disks, and tools keep thumbnails in folders such as ".cache".
     """
     return sorted(
@@ -103,7 +103,7 @@ def _open(source: Path | io.BytesIO, what: str) -> Image.Image:
         raise DataError(f"there is no file {what}")
     file = source.open("rb") if isinstance(source, Path) else source
     with file, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Pillow warns of size and of metadata; size is judged here
+        warnings.simplefilter("ignore")  # Pillow warns of size and of metadata; size is checked here
         size = file.seek(0, io.SEEK_END)
         file.seek(0)
         picture = Image.open(file, formats=FORMATS)
@@ -139,7 +139,7 @@ def _upright(picture: Image.Image) -> Image.Image:
 
 @contextmanager
 def _explained(what: str) -> Iterator[None]:
-    """Whatever Pillow raises while it reads or converts ``what``, in words."""
+    """Turn any error of Pillow while it reads or converts ``what`` into a ``DataError``."""
     try:
         from PIL import UnidentifiedImageError
     except ImportError as error:
@@ -152,7 +152,7 @@ def _explained(what: str) -> Iterator[None]:
         raise DataError(
             f"{what} is not an image that can be read: it has no known format; use PNG or JPEG"
         ) from error
-    except Exception as error:  # decoders and conversions raise whatever the damage made them stumble over
+    except Exception as error:  # decoders and conversions raise many kinds of errors on damaged files
         raise DataError(
             f"{what} is not an image that can be read: {one_line(error)}; remove or replace it"
         ) from error

@@ -1,7 +1,7 @@
 """Batches of a dataset: shuffled, augmented, shared among processes, and the same every time.
 
 Batch k of an epoch depends on (seed, epoch, k, rank) alone. Each worker makes whole batches, so their
-number changes nothing, and a run that resumes at batch k goes on exactly as it would have.
+number changes nothing, and a run that resumes at batch k continues exactly.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class WorkerDeath(DataError):
 def _received(results: Iterator[Batch | GeqError]) -> Iterator[Batch]:
     """The batches of ``results``, whose workers end with the last one, with an error, or with the caller.
 
-    No error that leaves here may hold ``results``, nor torch's frames, which do: whoever keeps the error
+    No error that leaves here may hold ``results``, nor torch's frames, which do: code that keeps the error
     would keep the workers, and their end could meet the news of another worker's death, which is lost then.
     """
     try:
@@ -89,7 +89,7 @@ def _received(results: Iterator[Batch | GeqError]) -> Iterator[Batch]:
     except (RuntimeError, ConnectionError, EOFError) as problem:
         try:
             death = _cause(problem)
-        except RuntimeError as told:  # torch's handler of signals raises in whatever is being done, once
+        except RuntimeError as told:  # torch's signal handler raises at an arbitrary point, once
             death = worker_death(told)
         if death is None:
             raise
@@ -212,7 +212,7 @@ class BatchLoader(metaclass=CheckedOptions):
         )
 
     def _share(self, length: int) -> int:
-        """How many images this process sees."""
+        """Return the number of images of this process."""
         if self.shuffle:
             return length // self.world_size if self.drop_last else -(-length // self.world_size)
         return len(range(self.rank, length, self.world_size))

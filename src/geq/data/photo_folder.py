@@ -74,7 +74,7 @@ def read_photos(split: Split, root: Path, options: DatasetOptions) -> FolderData
 
 
 def is_flat(folder: Path) -> bool:
-    """Whether the folders in ``folder`` are classes, and not splits.
+    """Return whether the folders in ``folder`` are classes rather than splits.
 
     A folder ``train`` that holds images and no folders is a class of its own: pictures of trains.
     """

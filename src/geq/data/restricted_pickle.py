@@ -92,7 +92,7 @@ _INSTRUCTIONS = (
 class _Reader(pickle._Unpickler):
     """Python's own reader with most instructions removed.
 
-    It is the one written in Python: the one in C reserves memory for whatever number a file names.
+    It is the one written in Python: the one in C reserves memory for any number that a file names.
     """
 
     dispatch = {code[0]: pickle._Unpickler.dispatch[code[0]] for code in _INSTRUCTIONS}

@@ -18,7 +18,7 @@ from geq.data.image_reader import image_files, read_image, read_mask
 from geq.errors import DataError, MissingDataError
 
 IGNORE = 255
-"""The label of pixels that are neither learned nor judged."""
+"""Label of pixels that are neither learned nor evaluated."""
 
 CITYSCAPES_TRAIN_IDS: dict[int, str] = {
     7: "road",
@@ -76,7 +76,7 @@ class SegmentationDataset:
         strange = set(np.unique(mask).tolist()) - self.known
         if strange:
             raise DataError(
-                f"{mask_path} has labels {sorted(strange)} unknown to {self.name}: label ids are wanted"
+                f"{mask_path} has labels {sorted(strange)} unknown to {self.name}: label ids are expected"
             )
         label = torch.from_numpy(self.train_id[mask].astype(np.int64))
         return torch.from_numpy(np.ascontiguousarray(image.transpose(2, 0, 1))), label
@@ -96,7 +96,7 @@ def read_cityscapes(split: Split, root: Path) -> SegmentationDataset:
     """leftImg8bit/SPLIT/CITY/*_leftImg8bit.png with gtFine/SPLIT/CITY/*_gtFine_labelIds.png, 19 train ids."""
     base = _first_folder(root, "cityscapes")
     if split == "test":
-        raise DataError("the labels of Cityscapes' test split are not public: judge on 'val'")
+        raise DataError("the labels of Cityscapes' test split are not public: evaluate on 'val'")
     images = base / "leftImg8bit" / split
 
     def mask_of(image: Path) -> Path:

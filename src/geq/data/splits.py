@@ -27,7 +27,7 @@ Chosen = Int64[Tensor, "m"]
 def stratified(labels: Labels, size: int, seed: int) -> tuple[Chosen, Int64[Tensor, "k"]]:
     """``size`` indices with the class shares of ``labels``, and the other indices; both in ascending order.
 
-    Shares that are not whole numbers are settled by largest remainder, so sizes are exact. Larger ``size``
+    Shares that are not whole numbers are rounded by largest remainder, so sizes are exact. Larger ``size``
     with the same seed contains smaller ones when the classes are equally large and ``size`` is a multiple
     of their number.
 
@@ -62,7 +62,7 @@ class Holdout:
     per_class: dict[str, int]
 
     def describe(self) -> dict[str, Any]:
-        """What to write down beside a result.
+        """Return the description of the protocol to record with a result.
 
         Enough to make the split again and to see that it is the same.
         """

@@ -50,7 +50,7 @@ class PlainMap(nn.Module, ABC):
 
     @abstractmethod
     def context(self, x: Tensor) -> Context:
-        """What depends on the input only."""
+        """Return the part of the map that depends on the input only."""
 
     @abstractmethod
     def start(self, x: Tensor, context: Context) -> State: ...
@@ -98,7 +98,7 @@ class Attraction(nn.Module, ABC):
     """grad S(u, v), ∂S/∂u, of one kind of similarity; γ is found once per solve."""
 
     def scale(self, v: Tensor) -> Context:
-        """What is fixed for a solve besides v: numbers, and tensors with the batch first."""
+        """Return what else is constant during a solve: numbers, and tensors with the batch first."""
         return ()
 
     @abstractmethod
@@ -281,7 +281,7 @@ class DeepMap(PlainMap):
 
 
 class CellMap(PlainMap):
-    """Any other cell, as it is: what it computes from the input is computed in every step anew."""
+    """Any other cell: its function of the input is recomputed in every step."""
 
     def __init__(self, cell: Cell) -> None:
         super().__init__()

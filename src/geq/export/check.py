@@ -1,4 +1,4 @@
-"""Whether a file computes what the network computes: measured before the file is put in its place.
+"""Comparison of an exported file with the network, before the file is written.
 
 Two programs that stop at a tolerance of 1e-3 may stop one step apart, and then differ by about 1e-3. So the
 comparison is made at a tolerance of 1e-6, where both are at the same fixed point; at the network's own
@@ -66,7 +66,7 @@ def tightened(network: Network) -> Network:
 
 @torch.no_grad()
 def reference(network: Network, x: Float[Tensor, "b c h w"]) -> tuple[Tensor, Bool[Tensor, " b"]]:
-    """Logits, and which samples have settled: their residuals are within ten times the tight tolerance."""
+    """Return logits, and which samples converged: residuals are within ten times the tight tolerance."""
     settled = torch.ones(len(x), dtype=torch.bool)
     with ignore_failures(network):
         logits = network(x)
@@ -126,7 +126,7 @@ def demand(agreement: Agreement, largest: float) -> None:
     if not agreement.settled:
         raise GeqError(
             f"the exported file must be compared with the network at its equilibria: none of the "
-            f"{agreement.images} images has one within {10 * TIGHT:g} after {MANY_STEPS} steps; look at "
+            f"{agreement.images} images has one within {10 * TIGHT:g} after {MANY_STEPS} steps; see "
             "'geq analyze' of the run"
         )
     if not agreement.difference <= LIMIT * largest:

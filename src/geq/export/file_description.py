@@ -1,4 +1,4 @@
-"""What a file must say about itself, so that nobody needs the run or geq to use it."""
+"""Description that makes an exported file usable without its run and geq."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SQUARE = (
 )
 GREY_INPUT = "; the one channel is 0.299 red + 0.587 green + 0.114 blue"
 SCENE = "RGB, upright (EXIF), resized as a whole to {width}×{height} by an antialiased bilinear filter"
-"""How a file becomes an input, for networks that classify and for networks that label pixels."""
+"""Preprocessing of a file, for classifiers and for segmenters."""
 
 
 @dataclass(frozen=True)

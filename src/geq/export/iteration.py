@@ -61,7 +61,7 @@ class TracedMap(nn.Module):
                 self.names.append(name)
 
     def weights(self) -> tuple[Tensor, ...]:
-        """What :meth:`evaluate` takes first."""
+        """Return the first argument of :meth:`evaluate`."""
         found: dict[str, Tensor] = {**dict(self.named_parameters()), **dict(self.named_buffers())}
         return tuple(found[name] for name in self.names)
 
@@ -173,7 +173,7 @@ def steps_of(solver: Solver[Any]) -> Steps:
 
 @dataclass(frozen=True)
 class SolvedState:
-    """Where a solve ended: the best state of every sample, its residual, and the evaluations."""
+    """Result of a solve: the best state of every sample, its residual, and the evaluations."""
 
     value: Float[Tensor, "batch size"]
     residual: Float[Tensor, " batch"]

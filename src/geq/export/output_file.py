@@ -54,7 +54,7 @@ def without_noise() -> Iterator[None]:
 
 
 def reason(problem: BaseException) -> str:
-    """What the error says that others were made from, on one line."""
+    """Return the message of the original error on one line."""
     while problem.__cause__ is not None:
         problem = problem.__cause__
     return one_line(problem)

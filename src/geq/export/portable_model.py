@@ -220,7 +220,7 @@ def replaced(model: nn.Module, old: nn.Module, new: nn.Module) -> nn.Module:
 
 
 Calls = dict[str, list[Any]]
-"""Name of a module -> the inputs that it was given in one forward pass."""
+"""Name of a module -> its inputs in one forward pass."""
 
 
 def recorded(model: nn.Module, inputs: tuple[Any, ...]) -> Calls:
@@ -266,8 +266,8 @@ def fold(model: nn.Module, calls: Calls) -> None:
         sizes = {module.map_size(x) if isinstance(module, Equilibrium) else size_of(x) for x in given}
         if len(sizes) > 1 and any(type(part.constraint) is not Unconstrained for part in operators(module)):
             raise OptionError(
-                f"{name} is used for maps of several sizes, {sorted(sizes, key=str)}, and its norm depends on them: "
-                "export the parts of the model one by one, or give each size a layer"
+                f"{name} is used for maps of several sizes, {sorted(sizes, key=str)}, and its norm depends "
+                "on them: export the parts of the model one by one, or give each size a layer"
             )
         fold_norms(module, sizes.pop())
 
@@ -294,7 +294,7 @@ def at_least_two(x: Tensor) -> Tensor:
 
 
 def feature_factor(layer: Equilibrium, x: Tensor) -> float | None:
-    """What tightens the tolerance of a layer that is solved in its features; None where it is not."""
+    """Return the factor on the tolerance of a layer that is solved in its features; None for others."""
     prepared = layer.solver.prepare(layer.cell.equation(x))
     in_features = layer.gradient.iterations is None and isinstance(prepared, FeatureEquation)
     return prepared.tolerance_factor if in_features else None

@@ -3,7 +3,7 @@
 The input is an image with values from 0 to 1; the normalisation of the training data is a part of the module.
 The output is ``(logits, residual, steps, converged)``. ``residual`` and ``steps`` have one column per
 equilibrium, in the order of :attr:`PortableNetwork.equilibria`; ``converged`` says of every image whether all
-its residuals reached their tolerances. Nothing is raised at run time, so a user must look at it. A network
+its residuals reached their tolerances. Nothing is raised at run time, so a user must check it. A network
 without equilibria gives its logits alone.
 """
 

@@ -4,8 +4,8 @@ kernel.
     stem → for each branch: average-pool to its scale, equilibrium → bring to one scale, average → norm, ReLU
     → pool → linear
 
-As a cascade, which the papers do not have, each equilibrium looks at the one before it instead of the stem,
-behind norm and ReLU, and the head at the last: as many convolutions after each other as in a deep network.
+As a cascade, which the papers do not have, each equilibrium takes the one before it as input, not the stem,
+after norm and ReLU, and the head takes the last: as many stacked convolutions as in a deep network.
 
 The papers leave open how outputs are normalised. Without a norm after the fusion nothing trains (z is small),
 so there is one; its absence is not offered.
@@ -91,7 +91,7 @@ CONSTRAINTS: dict[Norm, Callable[[float], Constraint]] = {
 
 @dataclass(frozen=True)
 class BranchConfig(DifferentiationConfig):
-    """What a branch network is built from.
+    """Configuration of a branch network.
 
     Args:
         kernel: the similarity of every branch.
@@ -110,7 +110,7 @@ class BranchConfig(DifferentiationConfig):
         injection_scale: constant factor on the normalised Ux.
         norm, bound: norm rule of W, and the bound of all rules but "weight" and "none".
         feedback_start: factor on the random weights that W starts with. Those of 1 start above the usual
-            bounds, which cut them; rules that keep ‖W‖ whatever V is ("full", "learned", "gain") start alike.
+            bounds, which cut them; rules that keep ‖W‖ for any V ("full", "learned", "gain") start alike.
         feedback_spectrum: "random", or "flat": W starts as ``bound`` times an isometry (times
             ``feedback_start``), so that every direction has the feedback that one has otherwise.
         tol, max_steps, memory: of the Anderson solver.
@@ -165,7 +165,7 @@ class BranchConfig(DifferentiationConfig):
         for scale in (*self.scales, self.fusion_scale):
             if scale < 1 or self.stem_scale % scale:
                 raise OptionError(
-                    f"every scale must divide the side behind the stem, {self.stem_scale}: got {scale}"
+                    f"every scale must divide the side after the stem, {self.stem_scale}: got {scale}"
                 )
         if not self.feedback_start > 0:
             raise OptionError(
@@ -175,7 +175,7 @@ class BranchConfig(DifferentiationConfig):
             for before, after in pairwise((self.stem_scale, *self.scales)):
                 if before % after:
                     raise OptionError(
-                        "in a cascade every scale must divide the one before it (the first, the side behind "
+                        "in a cascade every scale must divide the one before it (the first, the side after "
                         f"the stem): got {before}, then {after}"
                     )
 
@@ -184,7 +184,7 @@ class BranchConfig(DifferentiationConfig):
 
     @property
     def stem_scale(self) -> int:
-        """Side of the map behind the stem."""
+        """Side of the map after the stem."""
         side = self.input_shape[1]
         for stride in self.stem_strides:
             side = -(-side // stride)
@@ -325,7 +325,7 @@ def shrink(x: Tensor, factor: int) -> Tensor:
     """Average-pooling by a whole factor."""
     if x.shape[-1] % factor or x.shape[-2] % factor:
         raise InputError(
-            f"the map behind the stem must be divisible by {factor}: got {x.shape[-2]}×{x.shape[-1]}; "
+            f"the map after the stem must be divisible by {factor}: got {x.shape[-2]}×{x.shape[-1]}; "
             "pad or resize the images"
         )
     return x if factor == 1 else F.avg_pool2d(x, factor)

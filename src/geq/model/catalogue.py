@@ -1,6 +1,6 @@
 """Table of the registered models: name, size, cost and configuration, read from a file: no torch is needed.
 
-The file is generated from the registry: ``python -m geq.model.catalogue`` writes it anew after a change of
+The file is generated from the registry: ``python -m geq.model.catalogue`` writes it again after a change of
 the models. A test compares it with the models themselves.
 """
 

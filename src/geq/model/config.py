@@ -1,4 +1,4 @@
-"""What describes a network completely: a frozen dataclass that goes to JSON and comes back equal.
+"""Complete configuration of a network: a frozen dataclass with an exact JSON form.
 
 A field of a configuration may be a number, a string, a boolean, ``None``, a tuple of such, or another frozen
 dataclass (a solver, a branch). A nested dataclass is written with its class name, and is only ever read back
@@ -36,7 +36,7 @@ _FIELD_TYPES: dict[type, Mapping[str, Any]] = {}
 
 
 def field_types(kind: type) -> Mapping[str, Any]:
-    """The type of each field of a dataclass, kept: Python compiles the annotations anew when it is asked.
+    """The type of each field of a dataclass, cached: Python recompiles the annotations on each call.
 
     >>> field_types(NetworkConfig)["num_classes"]
     <class 'int'>

@@ -1,4 +1,4 @@
-"""What one evaluation of a network costs.
+"""Cost of one evaluation of a network.
 
 A multiply-add is one multiplication and one addition, as in the papers' tables; torch's counter counts both,
 so its number is halved. Only matrix products and convolutions count; element-wise work is small beside them.

@@ -1,4 +1,4 @@
-"""What the networks around a Deep OptEq have in common: the options of its layers, and how they are built."""
+"""Layers of the networks with a Deep OptEq: their options and construction."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ Chosen here: z⁰ = x asks for a state of the size of x, so the layers of 162k h
 is the only whole number that can give 162k; the extractor is one 5×5 convolution, since a 3×3 one gives 160k.
 The same m with the channels of 199k needs an extractor of two 3×3 convolutions, 20 and 29 channels. Both work
 at the full 32×32 pixels. The model of 1.4M doubles the channels and has a state of 104. A batch norm stands
-behind each convolution of the extractor and behind z, which is small; the layers have their b_l and no norm.
+after each convolution of the extractor and after z, which is small; the layers have their b_l and no norm.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 @dataclass(frozen=True)
 class DeepConfig(DeepLayerConfig):
-    """What a deep equilibrium that classifies is built from.
+    """Configuration of a classifier with a deep equilibrium.
 
     Args:
         kernel_sizes: odd side of the kernels, one per layer; a single one is that of all.

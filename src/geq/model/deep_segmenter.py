@@ -5,7 +5,7 @@
 From the paper: three weighted layers of 256, 512 and 512 channels, one resolution, no property asked of the
 features. It says nothing of the extractor, the state's size, the head or the resolution. Here the extractor
 is a chain of strided convolutions, the state has the size of its output (so that a solve starts at z = x, as
-in algorithm 1), and the head is one 3×3 convolution before the scores. z is small, so a norm stands behind
+in algorithm 1), and the head is one 3×3 convolution before the scores. z is small, so a norm follows
 it, and U_l x is normalised.
 """
 

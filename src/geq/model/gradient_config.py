@@ -1,4 +1,4 @@
-"""How a configuration names the gradient of its equilibria, and the feature regulariser that goes with it."""
+"""Gradients and feature regularisers by their names in a configuration."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def isometric_kernel(out_channels: int, in_channels: int, side: int) -> Float[Te
     """Kernel of a convolution A that is an isometry with circular padding: A Aᵀ = 1 or AᵀA = 1.
 
     With P and Q orthogonal projections, ‖Px‖² + ‖(1−P)x‖² = ‖x‖²: moving one of the parts by a pixel keeps
-    the norm, and so does the other axis with Q. ``side`` − 1 such 2×2 kernels after each other, and a
+    the norm, and so does the other axis with Q. ``side`` − 1 such stacked 2×2 kernels, and a
     rotation of the channels, are a kernel of that side (the construction of Xiao et al. 2018). With zeros
     around the map, ‖A‖ ≤ 1 stays, and the equality away from the border.
 

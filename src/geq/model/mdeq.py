@@ -36,7 +36,7 @@ from geq.solvers import Anderson
 @dataclass(frozen=True)
 class MDEQConfig(NetworkConfig):
     """Args:
-    channels: of each scale's state, finest (the resolution behind the stem) first; each scale halves it.
+    channels: of each scale's state, finest (the resolution after the stem) first; each scale halves it.
     head_channels: to which the head brings each scale.
     final_channels: of the last map, before the average.
     expansion: of the inner channels of a scale's block.

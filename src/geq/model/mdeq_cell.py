@@ -16,11 +16,11 @@ the norms of the weights do not make this map contract: as published (ρ = 1, al
 nor Broyden gets below a relative residual of 0.1 in 40 evaluations at the start. What decides is how strongly
 the state re-enters next to what drives it. So
 
-* whatever feeds back enters with a weight ρ < 1 (``feedback``): the residual, the block's branch beside the
+* feedback enters with a weight ρ < 1 (``feedback``): the residual, the block's branch beside the
   injection, and in the fusion g_ij = ρ for coarser scales and for a coarse scale's own state; g_ij = 1 for
   what comes from finer scales, and for the finest scale's own state, which carries the input;
 * these ratios are held by weight normalisation: each filter has norm 1 (the authors normalise filters too,
-  with a learned gain that the group norm behind it makes redundant), the gains of a group norm have mean
+  with a learned gain that the following group norm makes redundant), the gains of a group norm have mean
   square 1, and the injection passes a group norm;
 * filters start in a Gaussian direction at norm 1. From N(0, 0.01) they would be the same function, but behind
   a norm a step of SGD counts relative to the squared norm of a filter: at a learning rate of 0.1 the first

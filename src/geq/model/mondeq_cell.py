@@ -3,7 +3,7 @@ find it.
 
     W = (1 − m)I − AᵀA + B − Bᵀ,     hence I − W = mI + AᵀA + Bᵀ − B ⪰ mI for all A and B,
 
-so that there is exactly one equilibrium, whatever the norm of W. A and B are circular 3×3 convolutions, A =
+so that there is exactly one equilibrium for any norm of W. A and B are circular 3×3 convolutions, A =
 g·V/‖V‖ and B = h·V'/‖V'‖ in the Frobenius norm of the kernel, with learned g and h. Everything is applied in
 the Fourier domain, where I − W and the resolvent (I + α(I − W))⁻¹ are exact.
 
@@ -47,7 +47,7 @@ BORDER = 1
 
 @dataclass(frozen=True)
 class Splitting:
-    """What a splitting makes of I − W alone.
+    """Terms of a splitting that depend on I − W only.
 
     Args:
         linear: symbol of its linear operator.
@@ -62,7 +62,7 @@ class Splitting:
 
 @dataclass(frozen=True)
 class AffineContext:
-    """What a splitting adds to a prox: a linear operator, as a symbol, and a constant map."""
+    """Terms that a splitting adds to a prox: a linear operator, as a symbol, and a constant map."""
 
     linear: Complex[Tensor, "frequency n n"]
     constant: Float[Tensor, "batch n height width"]

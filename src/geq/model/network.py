@@ -42,7 +42,7 @@ AnyNetwork = TypeVar("AnyNetwork", bound="Network")
 
 @dataclass(frozen=True)
 class EquilibriumReport:
-    """How one equilibrium was solved, over the samples of the last batch.
+    """Statistics of one equilibrium's solves over the samples of the last batch.
 
     Args:
         steps_mean: evaluations of the map, averaged over samples.
@@ -70,7 +70,7 @@ class Network(nn.Module):
     config_class: ClassVar[type[NetworkConfig]]
 
     labels_pixels: ClassVar[bool] = False
-    """Whether the logits are those of each pixel, not of the whole image."""
+    """True for logits of each pixel, false for logits of the whole image."""
 
     registry_name: str | None = None
     """The name that :func:`geq.model.model_registry.create_model` was called with."""
@@ -121,7 +121,7 @@ class Network(nn.Module):
         return {name: module for name, module in self.named_modules() if isinstance(module, Equilibrium)}
 
     def solutions(self) -> dict[str, EquilibriumReport]:
-        """How each equilibrium was solved in the last forward pass; empty before the first one."""
+        """Return the solution of each equilibrium in the last forward pass; empty before the first one."""
         return {
             name: EquilibriumReport(
                 steps_mean=solution.steps.double().mean().item(),
@@ -141,7 +141,7 @@ class Network(nn.Module):
         ).sum(0)
 
     def well_posedness(self) -> dict[str, Any]:
-        """What is proved about each equilibrium, for images of :attr:`input_shape`."""
+        """Return the certificate of each equilibrium for images of :attr:`input_shape`."""
         sizes = self.map_sizes()
         return {name: layer.well_posedness(sizes[name]) for name, layer in self.equilibria().items()}
 
@@ -163,7 +163,7 @@ class Network(nn.Module):
             self.train(training)
 
     def inputs_of_equilibria(self, x: Tensor) -> dict[str, Tensor]:
-        """What each equilibrium is given when this network sees ``x``."""
+        """Return the input of each equilibrium for the input ``x`` of the network."""
         inputs: dict[str, Tensor] = {}
         equilibria = self.equilibria()
         if not equilibria:

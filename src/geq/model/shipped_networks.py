@@ -27,7 +27,7 @@ def shipped_folder(name: str) -> Path:
 
 
 def is_shipped(path: Path) -> bool:
-    """Whether a folder is one of these, and so not to be written into.
+    """Return whether a folder is one of these, which must not be written into.
 
     >>> is_shipped(FOLDER / "geq-digits"), is_shipped(Path("geq-digits"))
     (True, False)

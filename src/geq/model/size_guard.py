@@ -13,7 +13,7 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 from geq.errors import CheckpointError
 
 SHARED = 4
-"""How often a parameter may be registered before its network is complete: ties replace what was there."""
+"""Maximum number of times that a parameter is registered before its network is complete: ties replace it."""
 
 
 @contextmanager

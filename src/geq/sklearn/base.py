@@ -1,4 +1,4 @@
-"""What the estimators share: reading arrays, standardising, training, predicting."""
+"""Base of the estimators: reading arrays, standardising, training, predicting."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class EquilibriumEstimator(BaseEstimator, metaclass=CheckedOptions):
         self.verbose = verbose
 
     classify: bool
-    """Whether targets are classes."""
+    """True if targets are classes."""
     scaler_: StandardScaler
 
     @abstractmethod
@@ -116,14 +116,14 @@ class EquilibriumEstimator(BaseEstimator, metaclass=CheckedOptions):
 
     @property
     def solution_(self) -> EquilibriumReport:
-        """How the equilibria of the last prediction were solved: steps, residual, share that converged."""
+        """Statistics of the last prediction's solves: steps, residual, share that converged."""
         report = self.network_.report
         if report is None:
             raise NotFittedError("solution_ is there after a prediction: call predict first")
         return report
 
     def well_posedness(self) -> WellPosedness:
-        """What the trained weights prove about the equilibrium: uniqueness, contraction."""
+        """Return the certificate of the trained weights: uniqueness, contraction."""
         network = self.network_
         return network.equilibrium.well_posedness(network.map_size)
 
@@ -268,7 +268,7 @@ class EquilibriumEstimator(BaseEstimator, metaclass=CheckedOptions):
     # ---------------------------------------------------------------------------------------- predicting
 
     def _outputs(self, X: Any) -> Tensor:
-        """The network's output for every row, on the CPU; leaves a report of the equilibria behind."""
+        """Return the network's output for every row, on the CPU, and store a report of the equilibria."""
         network = self.network_
         x = self._standardised(self._read(X, reset=False))
         nothing = x.new_empty(len(x))

@@ -54,7 +54,7 @@ class EquilibriumClassifier(ClassifierMixin, EquilibriumEstimator):
     ) -> Classifier:
         """One epoch over X, from where the last call (or ``fit``) ended.
 
-        The statistics by which inputs are standardised go on over all calls.
+        The statistics by which inputs are standardised accumulate over all calls.
 
         Args:
             X, y, sample_weight: as of :meth:`fit`.
@@ -127,7 +127,7 @@ class GEQClassifier(EquilibriumClassifier, GaussianEstimator):
         early_stopping: hold out ``validation_fraction`` of the rows, watch their loss instead, and return to
             the weights that were best by it.
         validation_fraction: share of rows to hold out.
-        warm_start: let ``fit`` go on from the last fit's weights (same classes, same features).
+        warm_start: let ``fit`` continue from the last fit's weights (same classes, same features).
         solver_tol, max_steps: relative residual of the fixed point, and the most evaluations to reach it.
         on_failure: "raise", "warn" or "ignore" where it is not reached. None warns once in training and once
             in prediction, as :class:`~geq.Equilibrium` does.

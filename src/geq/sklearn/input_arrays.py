@@ -1,4 +1,4 @@
-"""Which arrays an estimator takes, and how it reads them.
+"""Arrays of an estimator: validation and conversion.
 
 * ``(n, features)``: a table, read by scikit-learn's own checks (names of columns, missing values, …).
 * ``(n, h, w)``: grey images. ``(n, c, h, w)`` and ``(n, h, w, c)``: images with channels. Which of the two is
@@ -28,7 +28,7 @@ def channels_first(images: Array, channel_axis: int | None) -> Array:
 
     Args:
         images: of three or four axes.
-        channel_axis: 1 or −1 (3); None to tell from the sizes.
+        channel_axis: 1 or −1 (3); None to infer it from the sizes.
     """
     if channel_axis not in (None, 1, 3, -1):
         raise OptionError(f"channel_axis must be 1, -1 or None: got {channel_axis!r}")
@@ -63,7 +63,7 @@ def unflattened(table: Array, image_shape: Sequence[int]) -> Array:
 
 
 def as_rows(data: Array) -> Array:
-    """What is standardised: a table by column, images by channel."""
+    """Return the rows to standardise: a table by column, images by channel."""
     return data if data.ndim == 2 else numpy.moveaxis(data, 1, -1).reshape(-1, data.shape[1])
 
 

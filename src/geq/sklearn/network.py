@@ -35,7 +35,7 @@ class Layers:
 
 
 class EstimatorNetwork(nn.Module):
-    """What both networks share: the equilibrium, and what it did in the last prediction."""
+    """Base of both networks: the equilibrium, and its statistics in the last prediction."""
 
     equilibrium: Equilibrium
 

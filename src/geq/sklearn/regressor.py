@@ -68,7 +68,7 @@ class GEQRegressor(RegressorMixin, GaussianEstimator):
     def partial_fit(self: Regressor, X: Any, y: Any, sample_weight: Any = None) -> Regressor:
         """One epoch over X, from where the last call (or ``fit``) ended; arguments as of :meth:`fit`.
 
-        The statistics by which inputs and targets are standardised go on over all calls.
+        The statistics by which inputs and targets are standardised accumulate over all calls.
         """
         self._check_options()
         first = not hasattr(self, "net_")

@@ -1,1 +1,1 @@
-"""Training: one loop on Lightning, its options, its checkpoints, and the folder that a run leaves behind."""
+"""Training: one loop on Lightning, its options, its checkpoints, and the folder of a run."""

@@ -1,4 +1,4 @@
-"""The file from which a run goes on as if nothing had happened.
+"""File from which an interrupted run resumes exactly.
 
 It holds plain data and tensors only, and is read with ``weights_only=True``: reading runs no code of the
 file. The last 32 bytes are the SHA-256 of all others, so a file that is cut or altered is refused.
@@ -40,7 +40,7 @@ KINDS: dict[str, type | tuple[type, ...]] = {
 }
 
 OWN = {"measures", "callbacks", "random"}
-"""What each process has for itself."""
+"""State of each single process."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Checkpoint:
     others: list[dict[str, Any]] = field(default_factory=list)
 
     def of_process(self, rank: int) -> Checkpoint:
-        """What the process of this number goes on with."""
+        """Return the state from which the process of this number resumes."""
         return replace(self, **self.others[rank - 1]) if 0 < rank <= len(self.others) else self
 
     def save(self, path: Path) -> None:
@@ -120,7 +120,7 @@ class Checkpoint:
         try:
             check_content(body)
             state = torch.load(io.BytesIO(body), map_location="cpu", weights_only=True)
-        except Exception as problem:  # torch lets out whatever it stumbles over
+        except Exception as problem:  # torch raises many kinds of errors here
             raise CheckpointError(f"{path} is not a checkpoint of geq: {one_line(problem)}") from problem
         expected = {item.name for item in fields(cls)}
         if isinstance(state, dict):
@@ -144,7 +144,7 @@ class Checkpoint:
 def check_content(body: bytes) -> None:
     """Refuse what torch would read but geq never writes.
 
-    Other packings and other functions reserve memory for whatever number they name, however small the file.
+    Other packings and other functions reserve memory for any number they name, however small the file.
     """
     with zipfile.ZipFile(io.BytesIO(body)) as archive:
         items = archive.infolist()

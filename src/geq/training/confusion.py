@@ -1,4 +1,4 @@
-"""What is taken for what: one matrix of counts over all images or pixels, and the figures made of it.
+"""Confusion matrix over all images or pixels, and the figures made of it.
 
 With C[t, p] the number of images, or of pixels of all images together, of class t that were given class p:
 

@@ -1,4 +1,4 @@
-"""Where a run happened: what one needs to know to explain a number later."""
+"""Environment of a run: versions, machine and code, to explain a number later."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ def short_commit(commit: str | None, digits: int = 7) -> str | None:
 
 
 MATTERING = ("threads", "machine", "python")
-"""What can change the last bits of a sum."""
+"""Entries that can change the last bits of a sum."""
 
 
 def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """What differs between two environments and may change the last bits of a result."""
+    """Return the differences between two environments that may change the last bits of a result."""
     pairs = {name: (then.get(name), now.get(name)) for name in MATTERING}
     for name in ("torch", "geq", "numpy"):
         pairs[name] = (then.get("packages", {}).get(name), now.get("packages", {}).get(name))

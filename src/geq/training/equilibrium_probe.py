@@ -1,4 +1,4 @@
-"""What the equilibria of a network do on a given batch: attention β, γ, energy, feedback."""
+"""Measurements of a network's equilibria on a batch: attention β, γ, energy, feedback."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class BranchProbe:
         gamma: mean γ; None for kernels without.
         energy: mean of the hidden objective at the equilibrium; None where there is none.
         feedback: mean of ‖Wz‖/‖Ux + b‖ (of ‖WᵀWz‖/‖Ux + b‖ for kernels on the state): how much of an
-            equilibrium there is. None for maps of one's own.
+            equilibrium there is. None for custom maps.
         distance: mean squared distance q of the patches at the equilibrium; None for kernels without.
         rank: effective rank of W_h; None for kernels without.
     """
@@ -72,7 +72,7 @@ def probe(model: Network, images: Float[Tensor, "b c h w"]) -> dict[str, BranchP
 def probe_with_batch_statistics(model: Network, images: Float[Tensor, "b c h w"]) -> dict[str, BranchProbe]:
     """:func:`probe` with batch norms that take the statistics of these images, as in a step of training.
 
-    Running statistics stand for no data before the first step, and lag behind the weights in the first dozens
+    Running statistics describe no data before the first step, and lag behind the weights in the first dozens
     of steps. By them the distances of a network are many times too small or too large, so they cannot tell
     how far it has come since its start.
     """

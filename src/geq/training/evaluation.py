@@ -22,7 +22,7 @@ from geq.training.metrics import ClassificationMeasures, SolverMeasures
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationResult:
-    """What every task measures.
+    """Measures of every task.
 
     Args:
         images: number of images.

@@ -178,7 +178,7 @@ def _complete(
 
 
 def _safe(folder: RunFolder | None) -> str:
-    """What to say when a run breaks off."""
+    """Return the message for an interrupted run."""
     if folder is None:  # of another process
         return "The last checkpoint is whole: continue with 'geq train --resume' and the folder of the run."
     return f"The last checkpoint is whole: afterwards continue with 'geq train --resume {folder.path}'."

@@ -1,4 +1,4 @@
-"""The one figure that a task is judged by."""
+"""Main figure of a task."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ HEADLINES = {"accuracy": "accuracy", "miou": "mIoU"}
 
 
 def headline_of(record: Mapping[str, Any], part: str) -> tuple[str, float] | None:
-    """How a line of the log judges ``part`` ('train', 'validation' or 'test'), with the figure's name.
+    """Return name and value of the main figure of ``part`` ('train', 'validation' or 'test') in the log.
 
     >>> headline_of({"test_loss": 0.5, "test_miou": 61.5}, "test")
     ('mIoU', 61.5)

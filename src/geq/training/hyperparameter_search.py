@@ -1,6 +1,6 @@
 """A search over γ rule, patch, split and learning rate that can be stopped and resumed.
 
-Trials are judged by the accuracy on held-out validation images; the test set decides nothing. A study is a
+Trials are ranked by the accuracy on validation images; the test set decides nothing. A study is a
 folder with one run per trial and Optuna's records in ``study.db``.
 """
 

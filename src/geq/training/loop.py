@@ -45,7 +45,7 @@ class Loop:
         data: of the run.
         folder: where to write; None in processes that do not.
         console: where to show the progress; None for nowhere.
-        checkpoint: where to go on; None to begin.
+        checkpoint: checkpoint to resume from; None to begin.
     """
 
     def __init__(
@@ -242,7 +242,7 @@ class Loop:
         return self.precision.convert_input(self.fabric.to_device((images, labels)))
 
     def asked_to_stop(self) -> bool:
-        # All processes must stop after the same batch: one that goes on would wait for the others for ever.
+        # All processes must stop after the same batch: one that continued would wait for the others for ever.
         return self.fabric.strategy.reduce_boolean_decision(self.interrupt.requested, all=False)
 
     def stopped(self) -> TrainingInterrupted:

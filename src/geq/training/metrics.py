@@ -1,4 +1,4 @@
-"""What is measured of a classifier and of its solver, over batches and over processes.
+"""Measures of a classifier and of its solver, over batches and processes.
 
 torchmetrics keeps the sums, adds them up over processes, and gives them to checkpoints.
 """
@@ -92,7 +92,7 @@ class ClassificationMeasures(TaskMeasures):
 
 
 class SolverMeasures(Measures):
-    """How the equilibria were solved: evaluations, worst residual, share of samples that did not converge."""
+    """Measures of the solves: evaluations, worst residual, share of samples that did not converge."""
 
     def __init__(self, shared: bool = True) -> None:
         super().__init__(

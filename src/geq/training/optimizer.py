@@ -62,7 +62,7 @@ def build_optimizer(options: OptimizerOptions, model: torch.nn.Module) -> torch.
 
 
 def learning_rate_factor(options: ScheduleOptions, step: int, steps_per_epoch: int) -> float:
-    """What the largest learning rate is multiplied by in optimiser step ``step`` (from 0).
+    """Return the factor of the largest learning rate in optimiser step ``step`` (from 0).
 
     The warm-up rises linearly and reaches 1 with its last step. After it, with t ∈ [0, 1] the share of the
     remaining steps: cosine (1 + cos πt)/2, poly (1 − t)^power, step a factor at each milestone (a share of

@@ -29,7 +29,7 @@ start; before that the network in evaluation is not the one that was trained."""
 
 
 def is_folder(data: str) -> bool:
-    """Whether the name of a dataset is a folder instead: it is there, or can be nothing else.
+    """Return whether the name of a dataset is a folder instead: it exists, or can be nothing else.
 
     >>> is_folder("digits"), is_folder("photos/"), is_folder("/photos"), is_folder("cifr10")
     (False, True, True, False)

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 GREY = (0.299, 0.587, 0.114)
 """Weights of red, green and blue in the brightness (ITU-R BT.601)."""
 BATCH = 250
-"""Images that are looked at at once; results do not depend on it."""
+"""Images per batch; results do not depend on it."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a network says about one image.
+    """Prediction of a network for one image.
 
     Args:
         label: the most probable class.
@@ -159,7 +159,7 @@ def load(name: str | Path, runs: str | Path = "runs") -> Predictor:
 
     Args:
         name: a name of ``geq weights``, the folder of a run, or its name below ``runs``.
-        runs: folder that holds the runs.
+        runs: folder of the runs.
     """
     folder = RunFolder.find(name, runs)
     network = Network.from_pretrained(folder.model)

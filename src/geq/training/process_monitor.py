@@ -25,7 +25,7 @@ LOST = ("connection closed by peer", "connection reset by peer", "broken pipe", 
 """What the libraries of communication say when the other side is no more."""
 
 EVERY = 0.2
-"""Seconds between looks at the processes."""
+"""Seconds between checks of the processes."""
 
 
 class ProcessLost(GeqError, RuntimeError):
@@ -47,7 +47,7 @@ def explained_deaths(consequence: str) -> Iterator[None]:
             raise ProcessLost(f"{death} {consequence}") from problem
         if lost_connection(problem):
             raise ProcessLost(
-                "another process of this training has ended, which this one cannot go on without; if it did "
+                "another process of this training has ended, which this one needs; if it did "
                 f"not say why, the system may have killed it for want of memory. {consequence}"
             ) from problem
         raise

@@ -70,12 +70,12 @@ class RunFolder:
 
     @property
     def home(self) -> Path:
-        """Where its files are read."""
+        """Return the folder from which its files are read."""
         return self.path if self.source is None else self.source
 
     @property
     def title(self) -> str:
-        """What to call it: its folder, or the name of a network that comes with the package."""
+        """Return its name in messages: its folder, or the name of a network that ships with the package."""
         return str(self.path) if self.source is None else self.name
 
     @property
@@ -251,7 +251,7 @@ class RunFolder:
         return "running" if self.in_use() else "stopped"
 
     def in_use(self) -> bool:
-        """Whether a process is writing the run. Asking writes nothing: the folder may be read-only."""
+        """Return whether a process is writing the run. This writes nothing: the folder may be read-only."""
         try:
             import fcntl
         except ImportError:  # Windows: no such lock

@@ -1,4 +1,4 @@
-"""What a trained segmenter says about image files: a mask of the file's own size."""
+"""Segmentation of image files: a mask of the file's own size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run works on, made from its options: the datasets and the network."""
+"""Datasets and network of a run, made from its options."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SHIFTED, CROPPED = ("digits", "mnist", "fashion_mnist"), ("cifar10", "cifar100")
 
 @dataclass(frozen=True)
 class DataDescription:
-    """What one must know of the data to use a trained model without it.
+    """Description of the training data, for using a trained model without it.
 
     Args:
         name: of the dataset.
@@ -132,7 +132,7 @@ class Datasets:
 
 
 def has_own_validation(options: DataOptions) -> bool:
-    """Whether a folder of images has both val/ and test/."""
+    """Return whether a folder of images has both val/ and test/."""
     name = options.data_override.get("folder")
     if options.data != IMAGE_FOLDER or name is None:
         return False
@@ -141,12 +141,12 @@ def has_own_validation(options: DataOptions) -> bool:
 
 
 def _validation(options: DataOptions) -> int | float | None:
-    """What is held out of the training images; None leaves the dataset's own splits as they are."""
+    """Return the share or number to hold out of the training images; None keeps the dataset's own splits."""
     info = dataset_info(options.data)
     if options.validation == "official":
         if not (info.own_val and info.public_test) and not has_own_validation(options):
             raise OptionError(
-                f"{options.data} has no official validation images beside those that it is judged on: give "
+                f"{options.data} has no official validation images besides those it is evaluated on: give "
                 "--validation a share or a number, or 0"
             )
         return None
@@ -192,7 +192,7 @@ def open_datasets(options: TrainOptions) -> Datasets:
 
 
 def augmentation(data: str, chosen: Augmentation) -> Augment:
-    """What 'auto' means for a dataset."""
+    """Return the augmentation that 'auto' chooses for a dataset."""
     if chosen != "auto":
         return chosen
     if dataset_info(data).crop is not None:
@@ -224,7 +224,7 @@ def training_loader(
 
 
 def evaluation_batch(dataset: Dataset) -> int:
-    """Images of a batch: fewer where every pixel is judged."""
+    """Images of a batch: fewer for segmentation."""
     if not isinstance(dataset, SegmentationDataset):
         return EVALUATION_BATCH
     return max(1, SCENE_PIXELS // dataset.read(0)[1].numel())
@@ -256,7 +256,7 @@ def evaluation_loader(
 
 
 def differentiation(options: ModelOptions, config: NetworkConfig, chosen: dict[str, Any]) -> dict[str, Any]:
-    """What the options say of the gradient, as fields of the configuration, given the overrides."""
+    """Return the options of the gradient as fields of the configuration, given the overrides."""
     said = options.differentiation()
     if not said:
         return {}

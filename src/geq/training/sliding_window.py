@@ -1,4 +1,4 @@
-"""How a segmenter looks at an image: at once, or through a window that moves over it."""
+"""Inference of a segmenter: on the full image, or by a sliding window."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from geq.training.train_options import SegmentationOptions
 class Inference:
     """
     Args:
-        window: height and width of the window; None looks at the whole image.
-        overlap: share of the window that its neighbour sees as well.
+        window: height and width of the window; None for the whole image.
+        overlap: share by which neighbouring windows overlap.
     """
 
     window: tuple[int, int] | None = None

@@ -1,4 +1,4 @@
-"""What a run is trained for: the loss, and what is measured.
+"""Training task of a run: its loss and its measures.
 
 :class:`Task` is all that does not depend on what the network predicts; :class:`ClassificationTask` adds the
 loss and the metrics of image classification, :mod:`geq.training.segmentation_task` those of labelled pixels.

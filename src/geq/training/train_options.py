@@ -39,10 +39,10 @@ NESTED = {"model": "override", "data": "data_override"}
 """Option whose choice has options of its own -> the field that holds these."""
 
 PLACES = ("name", "runs", "data_root", "picture", "checkpoint_steps", "unconverged_warning")
-"""Options that say where and how a run is kept, and change nothing of its result."""
+"""Options of where and how a run is stored, without any effect on its result."""
 
 CIRCUMSTANCES = (*PLACES, "seed", "workers", "threads", "accelerator", "devices", "num_nodes", "strategy")
-"""Options that change a result at most as another seed does, or in its last bits."""
+"""Options that change a result no more than another seed does, or only its last bits."""
 
 
 def demand(holds: bool, rule: str, came: object) -> None:
@@ -51,7 +51,7 @@ def demand(holds: bool, rule: str, came: object) -> None:
 
 
 def is_folder_name(name: str) -> bool:
-    """Whether a folder can have this name, and lies below the one that it is made in, and not elsewhere.
+    """Return whether a folder can have this name and lies below its parent.
 
     >>> is_folder_name("trial-1"), is_folder_name(".."), is_folder_name("a/b"), is_folder_name("x" * 300)
     (True, False, False, False)
@@ -61,7 +61,7 @@ def is_folder_name(name: str) -> bool:
 
 
 def is_part(size: int | float) -> bool:
-    """Whether ``size`` is a share of images or a number of them.
+    """Return whether ``size`` is a share of images or a number of them.
 
     >>> [is_part(size) for size in (0, 0.5, 1, 200.0)], [is_part(size) for size in (-1, 1.0, 1.5)]
     ([True, True, True, True], [False, False, False])
@@ -122,13 +122,13 @@ class ModelOptions:
     Args:
         model: name of the network; 'geq models' lists them.
         override: fields of its configuration to change.
-        gradient: how the equilibria are differentiated: 'implicit' (exact), 'phantom' or 'jacobian_free'
-            (approximate), 'unrolled' (the network is so many iterations) or 'sam' (these, drawn to what the
-            regulariser prefers). The default is the model's own; it replaces --model.gradient.
-        steps: iterations of 'unrolled' and 'sam' (20 if not given), or terms of 'phantom' (5).
-        regulariser: what the features should be like: 'decay', 'sparsity', 'incay', 'decorrelation', 'hsic',
-            'hsic_fourier' or 'none'; for the gradient 'sam', and, with any other, for a Deep OptEq, whose
-            problem it then changes.
+        gradient: gradient of the equilibria: 'implicit' (exact), 'phantom' or 'jacobian_free' (approximate),
+            'unrolled' (a fixed number of iterations) or 'sam' (the same with sequential averaging towards
+            the regulariser). The default is the model's own; it replaces --model.gradient.
+        steps: number of iterations of 'unrolled' and 'sam' (default 20), or of terms of 'phantom' (5).
+        regulariser: regulariser of the features: 'decay', 'sparsity', 'incay', 'decorrelation', 'hsic',
+            'hsic_fourier' or 'none'. It needs the gradient 'sam' or, with any other gradient, a Deep OptEq,
+            whose problem it then changes.
         regulariser_weight: γ of the regulariser.
     """
 
@@ -148,7 +148,7 @@ class ModelOptions:
         )
 
     def differentiation(self) -> dict[str, Any]:
-        """What was said of it, as fields of a model's configuration."""
+        """Return the options that were given, as fields of a model's configuration."""
         said = {
             "gradient": self.gradient,
             "gradient_steps": self.steps,
@@ -166,14 +166,14 @@ class DataOptions:
         data: name of the dataset.
         data_override: options of the dataset, see :class:`~geq.data.dataset_options.DatasetOptions`.
         data_root: folder of the datasets; the default is $GEQ_DATA, or the user's cache folder.
-        train_size: train on a stratified subset of so many images; the default is all of them.
+        train_size: number of training images, a stratified subset; the default is all of them.
         validation: hold out this share (below 1) or number of training images, or take the 'official'
-            validation images of a dataset that has such (camvid). Early stopping and tuning look at these
-            only; without them, the test set is measured while training but decides nothing.
-        augment: how training images are varied. 'auto' is 'shift' for digits, 'crop_flip' for CIFAR and for
+            validation images of a dataset that has some (camvid). Early stopping and tuning use these
+            only. Without them the test set is measured during training but decides nothing.
+        augment: augmentation of training images. 'auto' is 'shift' for digits, 'crop_flip' for CIFAR and for
             data with masks (there with a random scale), 'none' elsewhere.
-        batch_size: images of one optimiser step, over all devices together.
-        workers: processes that load data; 0 is best for datasets in memory.
+        batch_size: number of images of one optimiser step, over all devices together.
+        workers: number of processes that load data; 0 is best for datasets in memory.
     """
 
     data: str = "digits"
@@ -204,17 +204,17 @@ class OptimizerOptions:
     """optimiser
 
     Args:
-        optimizer: 'sgd' with momentum, or 'adamw', which wants a learning rate of about 0.001.
+        optimizer: 'sgd' with momentum, or 'adamw', which needs a learning rate of about 0.001.
         learning_rate: largest learning rate.
         momentum: momentum of sgd.
-        nesterov: Nesterov's form of the momentum.
-        weight_decay: weight decay; not on norms, biases, γ, W_h and the feedback operators.
-        decay_all: weight decay on every parameter; the paper's γ collapses under it ('geq reproduce
+        nesterov: use Nesterov's form of the momentum.
+        weight_decay: weight decay, except on norms, biases, γ, W_h and the feedback operators.
+        decay_all: apply weight decay to every parameter; the paper's γ collapses under it ('geq reproduce
             study-collapse').
         label_smoothing: share of the target that is spread over all classes.
-        clip: largest norm of the gradient; 0 leaves it as it is.
-        ema: decay of an exponential moving average of the weights, such as 0.999, which is then what is
-            evaluated and saved; 0 is none.
+        clip: maximum norm of the gradient; 0 disables clipping.
+        ema: decay of an exponential moving average of the weights, such as 0.999. The average is evaluated
+            and saved; 0 disables it.
     """
 
     optimizer: Literal["sgd", "adamw"] = "sgd"
@@ -246,15 +246,15 @@ class ScheduleOptions:
     """schedule
 
     Args:
-        epochs: passes over the training set.
-        schedule: how the learning rate falls after the warm-up.
-        warmup_epochs: epochs in which it rises from 0.
-        milestones: where 'step' multiplies it by step_factor, as shares of the run.
-        step_factor: that factor.
+        epochs: number of passes over the training set.
+        schedule: schedule of the learning rate after the warm-up.
+        warmup_epochs: number of epochs in which the learning rate rises from 0.
+        milestones: shares of the run after which 'step' multiplies the learning rate by step_factor.
+        step_factor: factor of 'step'.
         power: exponent of 'poly'.
-        early_stop: stop after so many epochs without a better validation accuracy (mIoU for masks), and keep
-            the best weights; needs --validation.
-        evaluate_every: epochs between evaluations.
+        early_stop: number of epochs without a better validation accuracy (mIoU for masks) after which to
+            stop and keep the best weights; needs --validation.
+        evaluate_every: number of epochs between evaluations.
     """
 
     epochs: int = 20
@@ -293,10 +293,10 @@ class SegmentationOptions:
     """segmentation
 
     Args:
-        inference: 'full' looks at an image at once, 'sliding' through a window, with the mean of the logits
-            where windows overlap; for evaluation and prediction of networks that label pixels.
-        window: height and width of that window.
-        overlap: share of the window that its neighbour sees as well.
+        inference: 'full' segments an image at once, 'sliding' window by window, with the mean of the logits
+            where windows overlap; for evaluation and prediction.
+        window: height and width of the window.
+        overlap: share by which neighbouring windows overlap.
     """
 
     inference: Literal["full", "sliding"] = "full"
@@ -314,11 +314,11 @@ class RunOptions:
 
     Args:
         name: name of the run's folder; the default is model-data-1, -2 and so on.
-        runs: folder that holds the runs.
+        runs: folder of the runs.
         seed: seed of the weights, the order of the data and the augmentation.
-        checkpoint_steps: save for resuming also after every so many steps, not only after each epoch; 0 is
-            never.
-        unconverged_warning: warn when a larger share of samples than this is not solved to the tolerance.
+        checkpoint_steps: number of steps between checkpoints for resuming, besides those after each epoch;
+            0 disables them.
+        unconverged_warning: share of samples not solved to the tolerance above which to warn.
         picture: draw the training curves and the attention when the run ends.
     """
 
@@ -349,15 +349,15 @@ class DeviceOptions:
     """devices
 
     Args:
-        accelerator: 'auto' takes a GPU if there is one.
-        devices: devices (or, on the CPU, processes) of each machine.
-        num_nodes: machines; start the same command on each through SLURM, or through torchrun.
-        strategy: how several devices work together; 'auto' is 'ddp' for more than one.
+        accelerator: device type; 'auto' takes a GPU if there is one.
+        devices: number of devices (on the CPU, of processes) of each machine.
+        num_nodes: number of machines; start the same command on each by SLURM or torchrun.
+        strategy: parallelisation; 'auto' is 'ddp' for more than one device.
         precision: number format outside the equilibria, which are always solved in at least single precision.
-        sync_batchnorm: one BatchNorm over all GPUs instead of one for each.
-        deterministic: use only algorithms that give the same bits every time; on a GPU this costs speed.
-        threads: threads of the CPU. The default is one for small networks, which are not faster with more
-            but very much slower when other programs want the cores, and otherwise what torch chooses.
+        sync_batchnorm: share the statistics of BatchNorm over all GPUs.
+        deterministic: use only bit-reproducible algorithms, which are slower on a GPU.
+        threads: number of CPU threads. The default is one for small networks, which gain nothing from more
+            and suffer when other programs use the cores; otherwise it is torch's choice.
     """
 
     accelerator: Literal["auto", "cpu", "gpu", "mps"] = "auto"
@@ -430,13 +430,13 @@ class TrainOptions(
         return self.devices * self.num_nodes
 
     def as_mapping(self) -> dict[str, Any]:
-        """Name -> value, with lists for tuples: what the YAML file of a run holds."""
+        """Return name -> value with lists for tuples, the content of a run's YAML file."""
         values = dataclasses.asdict(self)
         values |= {name: stored(values[name]) for name in NESTED.values()}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     def spelt_out(self) -> dict[str, Any]:
-        """Name -> value, as on the command line and in a YAML file for ``--config``.
+        """Return name -> value as on the command line and in a YAML file for ``--config``.
 
         >>> TrainOptions(override={"patch": 4}).spelt_out()["model.patch"]
         4
@@ -449,7 +449,7 @@ class TrainOptions(
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], where: str = "options") -> TrainOptions:
-        """The inverse of both, with every value checked; names that are not given keep their default."""
+        """Invert both, with every value checked; names that are not given keep their default."""
         return cls(**cls.decoded(values, where))
 
     @classmethod

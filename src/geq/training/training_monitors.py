@@ -1,4 +1,4 @@
-"""Measurements of a running training that go on in a resumed run: gradient, solver, attention, best epoch.
+"""Measurements during training, continued by a resumed run: gradient, solver, attention, best epoch.
 
 Each has ``state_dict`` and ``load_state_dict``, by which a checkpoint holds it.
 """

@@ -71,7 +71,7 @@ class CorruptionScores:
 
 @dataclass(frozen=True)
 class Certificate:
-    """What the weights of one equilibrium prove, in double precision, and what was measured on ``images``
+    """Certificate of one equilibrium in double precision, and measurements on ``images``
     test images. ``distance`` bounds ‖z − z*‖/‖z‖ of the computed states, in %; None where nothing is proved.
     """
 
@@ -87,7 +87,7 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Training:
-    """How the network was made. ``settings`` are the options that matter; ``commit`` is that of the code."""
+    """Training of the network. ``settings`` are the options that matter; ``commit`` is that of the code."""
 
     command: str
     settings: dict[str, Any]

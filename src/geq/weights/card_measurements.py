@@ -86,7 +86,7 @@ def trained(folder: RunFolder) -> tuple[Network, dict[str, Any]]:
     final = folder.result()
     if final is None:
         raise CheckpointError(
-            f"only a finished run has a card; {folder.title} is {folder.state()}: go on with "
+            f"only a finished run has a card; {folder.title} is {folder.state()}: resume it with "
             f"'geq train --resume {folder.title}'"
         )
     model = Network.from_pretrained(folder.model)

@@ -1,4 +1,4 @@
-"""What people should know of the data behind a network: where it comes from, and under which terms."""
+"""Origin and terms of the training data of a network."""
 
 from __future__ import annotations
 

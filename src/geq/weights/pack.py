@@ -86,7 +86,7 @@ def write(folder: RunFolder, target: Path, card: Card) -> None:
 
 
 def environment(folder: RunFolder, card: Card) -> dict[str, Any]:
-    """What is known of where the run happened, without what belongs to one machine."""
+    """Return the environment of the run without the details of one machine."""
     found = folder.environment()
     kept = {name: found[name] for name in KEPT if name in found}
     return {"command": shlex.split(card.training.command), **kept}

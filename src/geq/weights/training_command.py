@@ -14,7 +14,7 @@ FIRST = ("model", "data")
 
 
 def settings(options: TrainOptions) -> dict[str, Any]:
-    """What the result depends on."""
+    """Return the settings on which the result depends."""
     return {name: value for name, value in options.as_mapping().items() if name not in PLACES}
 
 

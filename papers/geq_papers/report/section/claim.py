@@ -1,4 +1,4 @@
-"""Which claims hold: those of the papers, and apart from them the questions of this project."""
+"""Verdicts on the claims of the papers, and apart from them on the questions of this project."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ class Party:
     others: ReportTable | None
 
 
-def summary(evidence: Evidence) -> Section:
-    """Judge every claim of every experiment."""
+def judge_all(evidence: Evidence) -> list[Found]:
+    """Return every claim of every experiment with its verdict, those that were decided first."""
     found: list[Found] = []
     for group in evidence.groups:
         if group.experiment is not None:
@@ -75,7 +75,12 @@ def summary(evidence: Evidence) -> Section:
     for experiment in evidence.missing:
         found += [(experiment, "", judge(claim, [])) for claim in experiment.claims]
     order = list(MARKS)
-    found.sort(key=lambda entry: order.index(entry[2].verdict))
+    return sorted(found, key=lambda entry: order.index(entry[2].verdict))
+
+
+def summary(evidence: Evidence) -> Section:
+    """Show the claims of the papers, and apart from them our own questions."""
+    found = judge_all(evidence)
     of_papers = [one for one in found if one[0].name not in STUDY]
     parties = [
         party(name, title, noun, chosen)

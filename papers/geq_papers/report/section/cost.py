@@ -1,4 +1,4 @@
-"""What it costs: parameters, time, evaluations of the map."""
+"""Cost of runs: parameters, time, evaluations of the map."""
 
 from __future__ import annotations
 

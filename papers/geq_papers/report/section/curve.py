@@ -49,7 +49,7 @@ def training_figures(group: Group) -> list[Figure]:
 
 
 def spans_decades(curves: list[Curve]) -> bool:
-    """Whether only a logarithmic axis shows all of it."""
+    """Return whether only a logarithmic axis shows all of it."""
     every = [value for curve in curves for _, sample in curve.points for value in sample.values]
     return min(every) > 0 and max(every) / min(every) >= 50
 

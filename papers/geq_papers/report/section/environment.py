@@ -1,4 +1,4 @@
-"""Where the runs happened, and every single run."""
+"""Environments of the runs, and every single run."""
 
 from __future__ import annotations
 

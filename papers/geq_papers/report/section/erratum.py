@@ -1,4 +1,4 @@
-"""What the papers print wrongly or leave open, and how it is handled here."""
+"""Errors and gaps in the papers, and how they are handled here."""
 
 from __future__ import annotations
 

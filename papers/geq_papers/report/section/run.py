@@ -1,4 +1,4 @@
-"""What ``geq analyze`` and ``geq explain`` left in the folders of runs: reliability, corruption, saliency."""
+"""Results of ``geq analyze`` and ``geq explain`` in run folders: reliability, corruption, saliency."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST = 8
 """Saliency grids of one run."""
 
 PICTURES = {
-    "ood.png": "Scores of test images and of strange ones: the further apart, the better they are told",
+    "ood.png": "Scores of test images and out-of-distribution images: well separated is well detected",
     "attack.png": "Accuracy under attacks of growing strength",
 }
 
@@ -57,7 +57,7 @@ def run_figures(run: Path, name: str, complaints: list[str]) -> list[Figure]:
                 figure = draw(parse_json(path.read_text(encoding="utf-8"))["values"], name)
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
                 complaints.append(f"{name}/{path.name} is not an analysis that can be drawn ({problem!r})")
-        if figure is None:  # what was drawn at the time, if it cannot be drawn anew
+        if figure is None:  # the picture of the run, if it cannot be drawn again
             figure = picture(
                 path.with_suffix(".png"), f"{name}: {file}", f"{file.capitalize()} of the run", complaints
             )
@@ -67,9 +67,7 @@ def run_figures(run: Path, name: str, complaints: list[str]) -> list[Figure]:
     grids = sorted((run / "explain").glob("*.saliency.png"))
     for path in grids[:MOST]:
         image = path.name.removesuffix(".saliency.png")
-        caption = (
-            "What the network looks at: Grad-CAM at the equilibrium, attention and energy of the patches"
-        )
+        caption = "Grad-CAM at the equilibrium, attention and energy of the patches"
         figures.append(picture(path, f"{name}: saliency of {image}", caption, complaints))
     if len(grids) > MOST:
         complaints.append(f"{name}: {len(grids) - MOST} of {len(grids)} saliency grids")

@@ -101,7 +101,7 @@ def _enlarged_grid(height: int, width: int, factor: float) -> tuple[Grid, Grid]:
 
 
 def _enlarged_axis(length: int, factor: float) -> Float32[np.ndarray, "length"]:
-    """Where each of the ``length`` new pixels lies on the old axis."""
+    """Return the position of each of the ``length`` new pixels on the old axis."""
     inner = math.ceil(length / factor)
     large = round(inner * factor)
     positions = (large - length) // 2 + np.arange(length)

@@ -42,7 +42,7 @@ def write_cifar_c(
     """Write corrupted copies of ``dataset`` in the published layout; gives the files that are new.
 
     A file grows as ``NAME.npy.part`` and gets its name when it is whole. After an interruption the same
-    call goes on with the chunk that was under way; the result is the same, byte for byte. ``geq.json``
+    call resumes at the unfinished chunk; the result is the same, byte for byte. ``geq.json``
     remembers the source and the seed, and another source or seed in the same folder is refused.
     """
     wanted = corruption_names() if names is None else tuple(names)
@@ -88,7 +88,7 @@ def _description(dataset: ImageDataset, seed: int) -> dict[str, Any]:
 
 
 def _is_claimed(directory: Path, description: dict[str, Any]) -> bool:
-    """Whether the folder was begun for these images; an error if it belongs to others."""
+    """Return whether the folder was begun for these images; raise an error if it belongs to others."""
     manifest = directory / MANIFEST
     if manifest.exists():
         try:
@@ -144,7 +144,7 @@ def _head(shape: tuple[int, ...]) -> bytes:
 
 
 def _done_before(part: Path, marker: Path, head: bytes, size: int, most: int) -> int:
-    """How many images an interrupted call has left that can be trusted."""
+    """Return the number of valid images that an interrupted call has left."""
     try:
         done = int(marker.read_text(encoding="utf-8"))
         with part.open("rb") as file:

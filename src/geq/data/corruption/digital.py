@@ -1,4 +1,4 @@
-"""What processing does: brightness, contrast, saturation, JPEG, pixelation, elastic deformation."""
+"""Corruptions by processing: brightness, contrast, saturation, JPEG, pixelation, elastic deformation."""
 
 from __future__ import annotations
 

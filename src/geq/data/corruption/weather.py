@@ -1,4 +1,4 @@
-"""What falls on the lens or stands in the air: snow, frost, fog, spatter."""
+"""Corruptions by weather: snow, frost, fog, spatter."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def spatter(
 
 
 def _shine(liquid: Layer) -> Layer:
-    """Where light breaks in the drops: bright at their rim on one side, values from 0 to 1."""
+    """Return the highlights of drops: bright at one side of their rim, values from 0 to 1."""
     drops = np.clip(liquid * 255, 0, 255).astype(np.uint8)
     distance = cv2.distanceTransform(255 - cv2.Canny(drops, 50, 150), cv2.DIST_L2, 5)
     height = cv2.equalizeHist(cv2.blur(np.minimum(distance, 20), (3, 3)).astype(np.uint8))

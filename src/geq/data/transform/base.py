@@ -18,7 +18,7 @@ Images = UInt8[Tensor, "b c h w"] | Float[Tensor, "b c h w"]
 Masks = Int64[Tensor, "b h w"]
 NewImages = UInt8[Tensor, "b c new_h new_w"] | Float[Tensor, "b c new_h new_w"]
 NewMasks = Int64[Tensor, "b new_h new_w"]
-"""What comes out, perhaps of another size."""
+"""Images of the output, perhaps of another size."""
 
 
 class Transform(metaclass=CheckedOptions):

@@ -1,4 +1,4 @@
-"""The transform that each dataset is trained and judged with."""
+"""Transforms of each dataset for training and evaluation."""
 
 from __future__ import annotations
 

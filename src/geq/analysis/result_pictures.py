@@ -1,4 +1,4 @@
-"""Pictures of a calibration: reliability diagram with the confidences below, and scores of strange images."""
+"""Pictures of a calibration: reliability diagram, confidences, and out-of-distribution scores."""
 
 from __future__ import annotations
 
@@ -88,10 +88,10 @@ def draw_ood(
     path: Path,
     title: str,
 ) -> None:
-    """Histograms of the scores, and the ROC curves for each set of strange images."""
+    """Draw histograms of the scores, and ROC curves for each out-of-distribution set."""
     panels = [name for name in PANELS if name in inside]
     figure = new_figure(4.6 * max(len(panels), len(outside)), 8.4)
-    figure.suptitle(f"{title}: are strange images noticed?")
+    figure.suptitle(f"{title}: out-of-distribution detection")
     above, below = figure.subfigures(2, 1)
     for axis, name in zip(above.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         histogram(axis, inside[name], {where: scores[name] for where, scores in outside.items()})
@@ -109,8 +109,8 @@ def draw_ood(
                 axis.plot(*curve, label=f"{name}: {areas[where][name]:.3f}", linewidth=1.4)
         axis.plot([0, 1], [0, 1], ":", color="black", linewidth=1)
         axis.set(
-            xlabel="share of test images called strange",
-            ylabel="share of strange images noticed",
+            xlabel="false positive rate (test images)",
+            ylabel="true positive rate",
             xlim=(0, 1),
             ylim=(0, 1.02),
         )
@@ -144,7 +144,7 @@ def histogram(axis: Any, inside: Tensor, outside: dict[str, Tensor]) -> None:
 
 
 def roc(inside: Tensor, outside: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Shares above a threshold that falls over all values: of test images, of strange ones."""
+    """Return the shares above a threshold that falls over all values: of test images, of the other set."""
     thresholds = torch.cat([inside, outside]).unique().flip(0)
     below_inside = torch.searchsorted(inside.sort().values, thresholds)
     below_outside = torch.searchsorted(outside.sort().values, thresholds)
