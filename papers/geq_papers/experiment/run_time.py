@@ -18,6 +18,8 @@ TRAINED: dict[str, float] = {
     "mopteq_small_polynomial": 2.4,
     "mopteq_small_sigmoid": 3.1,
     "opteq_small": 2.2,
+    "restorer_small": 9.5,
+    "dncnn_small": 6.0,
     "dnn_small": 1.9,
     "deep_opteq_small": 2.1,
     "mdeq_small": 2.9,

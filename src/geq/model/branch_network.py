@@ -115,7 +115,8 @@ class BranchConfig(DifferentiationConfig):
             ``feedback_start``), so that every direction has the feedback that one has otherwise.
         tol, max_steps, memory: of the Anderson solver.
         topology: "parallel" as in the papers, or "cascade".
-        gradient and the rest: how the fixed point is differentiated; a regulariser is used by "averaging" only.
+        gradient and the rest: how the fixed point is differentiated; only "averaging" uses a
+            regulariser.
     """
 
     kernel: KernelName = field(default="patch_gaussian", kw_only=True)

@@ -58,8 +58,8 @@ class DifferentiationConfig(NetworkConfig):
             )
         if self.gradient == "averaging" and self.regulariser == "none":
             raise OptionError(
-                f"gradient averaging needs a regulariser, one of {', '.join(REGULARISERS)}: got none; without one, "
-                "use unrolled"
+                f"gradient averaging needs a regulariser, one of {', '.join(REGULARISERS)}: got none; "
+                "without one, use unrolled"
             )
         self.differentiation()  # a wrong number of steps is an error here, not when the network is built
 

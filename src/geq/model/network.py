@@ -72,6 +72,9 @@ class Network(nn.Module):
     labels_pixels: ClassVar[bool] = False
     """True for logits of each pixel, false for logits of the whole image."""
 
+    restores: ClassVar[bool] = False
+    """Whether the outputs are the colours of the image without its damage, and no logits."""
+
     registry_name: str | None = None
     """The name that :func:`geq.model.model_registry.create_model` was called with."""
 

@@ -129,8 +129,8 @@ class ModelOptions:
         steps: number of iterations of 'unrolled' and 'averaging' (default 20) or 'reversible' (10), or of
             terms of 'phantom' (5).
         regulariser: regulariser of the features: 'decay', 'sparsity', 'incay', 'decorrelation', 'hsic',
-            'hsic_fourier' or 'none'. It needs the gradient 'averaging' or, with any other gradient, a Deep OptEq,
-            whose problem it then changes.
+            'hsic_fourier' or 'none'. It needs the gradient 'averaging' or, with any other gradient, a Deep
+            OptEq, whose problem it then changes.
         regulariser_weight: γ of the regulariser.
     """
 
