@@ -5,11 +5,14 @@
 One block, iterated until it changes nothing, against three blocks of a third of the parameters each. Its
 residuals enter with a weight, so that it contracts, and the Jacobian penalty keeps it so.
 
-    python examples/character_transformer.py          # TIME on one core; needs text/shakespeare.txt
+    python examples/character_transformer.py          # 2 minutes on one core; needs text/shakespeare.txt
 
-Bits per character of unseen text after STEPS steps of 32 × 64 characters:
+Bits per character of unseen text after 300 steps of 32 × 64 characters (the start of a training: --steps
+3000 for better ones), and what the solver did:
 
-RESULT
+    explicit       3.686 bits, 79999 parameters, 10 s
+    implicit       3.623 bits, 79105 parameters, 49 s; evaluations 5.8, backward products 6.5, spectral radius 0.69
+JFREE
 """
 
 from __future__ import annotations

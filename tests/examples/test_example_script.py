@@ -114,6 +114,18 @@ def test_deblurring(capsys: pytest.CaptureFixture[str]) -> None:
     assert "blurred" in capsys.readouterr().out
 
 
+@pytest.mark.slow
+def test_image_representation(capsys: pytest.CaptureFixture[str]) -> None:
+    with_data(CIFAR)
+    found = script("image_representation").main(["--steps", "15", "--width", "32"])
+    assert list(found) == ["explicit", "implicit", "reversible"]
+    assert len({run.parameters for run in found.values()}) == 1
+    assert all(run.psnr > 10 for run in found.values())
+    assert found["reversible"].evaluations == found["reversible"].products == 12
+    assert 0 < found["implicit"].radius < 1
+    assert "dB" in capsys.readouterr().out
+
+
 def test_blur_is_symmetric_and_of_norm_one() -> None:
     """What the step of the deblurring example rests on."""
     module = script("deblurring")
@@ -124,7 +136,7 @@ def test_blur_is_symmetric_and_of_norm_one() -> None:
     assert float(module.blur(one).norm() / one.norm()) <= 1.0
 
 
-ZOO = ["graph_equilibrium", "character_transformer", "deblurring"]
+ZOO = ["graph_equilibrium", "character_transformer", "deblurring", "image_representation"]
 
 
 @pytest.mark.parametrize("name", ZOO)
