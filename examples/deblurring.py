@@ -6,11 +6,13 @@ P is a step of gradient descent on ½‖AZ − y‖², D the learned part of the
 Willett 2021; their map has no 0.3·y). The same step five times from 0, trained through, is the unrolled
 network of the same parameters.
 
-    python examples/deblurring.py               # TIME on one core; needs cifar-10-batches-py
+    python examples/deblurring.py               # 2 to 3 minutes on one core; needs CIFAR-10
 
-PSNR of 500 test images of 32×32, blurred with σ = 1.2 and noise of 0.02:
+PSNR of 500 test images of 32×32, blurred with σ = 1.2 and noise of 0.02, after 300 steps:
 
-RESULT
+    blurred              20.33 dB
+    unrolled, 5 steps    26.43 dB, 24 s; spectral radius at its fixed point 1.42, so it could not go on
+    implicit             26.62 dB, 49 s; evaluations 9.7, backward products 11.7, spectral radius 0.97
 """
 
 from __future__ import annotations
@@ -114,7 +116,7 @@ GRADIENTS = {
 
 def main(arguments: list[str] | None = None) -> dict[str, Result]:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--images", type=int, default=5000)
     parser.add_argument("--width", type=int, default=24)
     options = parser.parse_args(arguments)

@@ -147,7 +147,7 @@ class ComputedOnce:
         self.weights: dict[tuple[int, str], Tensor] = {}
         for module in modules:
             if parametrize.is_parametrized(module):
-                for name in module.parametrizations:
+                for name in module.parametrizations:  # type: ignore[union-attr]
                     self.weights[id(module), name] = getattr(module, name)
 
     @contextlib.contextmanager
@@ -158,5 +158,5 @@ class ComputedOnce:
             return
         with parametrize.cached():
             # torch has no way in but this one; a test holds that it is there.
-            parametrize._cache.update(self.weights)  # type: ignore[arg-type]
+            parametrize._cache.update(self.weights)
             yield
