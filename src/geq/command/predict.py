@@ -51,6 +51,11 @@ def main(arguments: list[str]) -> int:
 
     data = folder.data()
     model = freeze(Network.from_pretrained(folder.model))
+    if model.restores:
+        raise OptionError(
+            f"geq predict is for networks that classify images or label pixels; {folder.title} restores "
+            "images: call the network itself, geq.model.network.Network.from_pretrained"
+        )
     paths = [image for path in named for image in images_at(path)]
     predictions: list[Any]
     errors: list[str] = []
@@ -64,9 +69,7 @@ def main(arguments: list[str]) -> int:
         show = show_scenes
     else:
         if asked.output is not None or asked.inference is not None:
-            raise OptionError(
-                "--output and --inference are for networks that label pixels; this one classifies"
-            )
+            raise OptionError("--output and --inference are for segmenters; this network classifies images")
         found = list(Predictor(model, data).predict_readable(paths))
         predictions = [item for item in found if isinstance(item, Prediction)]
         errors = [str(item) for item in found if not isinstance(item, Prediction)]

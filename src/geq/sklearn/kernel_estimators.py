@@ -1,4 +1,4 @@
-"""The equilibria of the estimators: GEQ's, with a Gaussian kernel, and OptEq's, with a linear one."""
+"""Layers of the estimators: GEQ's with a Gaussian kernel and its rule for γ, OptEq's with a linear kernel."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ def load(name: str | Path, runs: str | Path = "runs") -> Predictor:
     network = Network.from_pretrained(folder.model)
     if network.labels_pixels:
         raise OptionError(
-            f"geq.load is for networks that classify images; {folder.title} labels their pixels: take "
+            f"geq.load is for classifiers; {folder.title} is a segmenter: use "
             "'geq predict' or geq.training.segmentation_prediction.predict_scenes"
         )
     return Predictor(network, folder.data())

@@ -18,7 +18,7 @@ from geq.equilibrium import ignore_failures
 from geq.errors import GeqError
 from geq.model.network import Network
 from geq.training.equilibrium_probe import probe
-from geq.training.headline_metric import HEADLINES, headline_of
+from geq.training.headline_metric import HEADLINES, headline_of, unit_of
 from geq.training.matplotlib_figure import new_figure, png
 from geq.training.run_folder import RunFolder
 
@@ -72,7 +72,7 @@ def attention_maps(model: Network, images: Float[Tensor, "b c h w"]) -> dict[str
 def _title(folder: RunFolder) -> str:
     options, final = folder.options(), folder.result()
     reached = None if final is None else headline_of(final, "test")
-    words = "" if reached is None else f": test {reached[0]} {reached[1]:.2f} %"
+    words = "" if reached is None else f": test {reached[0]} {reached[1]:.2f} {unit_of(reached[0])}"
     return f"{options.model} on {options.data}{words} (run {folder.name})"
 
 
@@ -85,7 +85,7 @@ def draw_curves(figure: Any, folder: RunFolder) -> None:
     monitored = "validation" if any("validation_loss" in record for record in epochs) else "test"
     judged = next(name for name in HEADLINES if any(f"train_{name}" in record for record in epochs))
     for axis, quantity, label in zip(
-        axes, ("loss", judged), ("loss", f"{HEADLINES[judged]} (%)"), strict=False
+        axes, ("loss", judged), ("loss", f"{HEADLINES[judged]} ({unit_of(HEADLINES[judged])})"), strict=False
     ):
         for name, style in (("train", "--"), (monitored, "-")):
             points = [(r["epoch"], r[f"{name}_{quantity}"]) for r in epochs if f"{name}_{quantity}" in r]
