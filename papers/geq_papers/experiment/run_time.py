@@ -72,7 +72,7 @@ def seconds_per_image(model: str) -> float:
 def factor(options: TrainOptions) -> float:
     """Return the factor of the run's settings on the time of its model."""
     result = REGULARISED.get(options.regulariser or "", 1.0)
-    if options.gradient in ("unrolled", "sam"):
+    if options.gradient in ("unrolled", "averaging"):
         result *= UNROLLED_STEP * (options.steps or 20)
     if options.model.startswith("node_") and options.override.get("steps") == 1:
         result /= 4

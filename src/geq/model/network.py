@@ -1,4 +1,4 @@
-"""The base of every model: what it is built from, and what its equilibria did in the last forward pass."""
+"""Base class of every model, the feature maps that it names, and its construction without memory."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def evaluating(model: Network, dataset: Dataset) -> Iterator[None]:
     """Inside, ``model`` only looks: without gradients, and what does not converge is measured."""
     if len(dataset.classes) > model.num_classes:
         raise InputError(
-            f"the network knows {model.num_classes} classes; {dataset.name} has {len(dataset.classes)}: "
+            f"the network has {model.num_classes} classes; {dataset.name} has {len(dataset.classes)}: "
             "choose the data that it was trained on"
         )
     with frozen(model), torch.no_grad(), ignore_failures(model):

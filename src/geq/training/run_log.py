@@ -1,4 +1,4 @@
-"""The log of a run, for programs and TensorBoard; for people a bar, or a line per epoch."""
+"""Log of a run: files for programs and TensorBoard, and a progress bar or a line per epoch for people."""
 
 from __future__ import annotations
 

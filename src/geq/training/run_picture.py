@@ -14,6 +14,7 @@ from torch.nn import functional
 from geq.atomic_io import explained_write_errors, write_durably
 from geq.data.dataset import Dataset
 from geq.data.transform.base import Normalize
+from geq.equilibrium import ignore_failures
 from geq.errors import GeqError
 from geq.model.network import Network
 from geq.training.equilibrium_probe import probe
@@ -30,7 +31,7 @@ def draw_run(folder: RunFolder, model: Network, test: Dataset) -> None:
     images, labels = test.batch(spread_over_classes(test, SHOWN))
     normalised = Normalize.by(folder.data().statistics)(images, torch.Generator())
     maps = attention_maps(model, normalised)
-    with torch.no_grad():
+    with torch.no_grad(), ignore_failures(model):
         predicted = model.eval()(normalised.to(next(model.parameters()))).argmax(1)
     rows = len(maps)
     figure = new_figure(12.0, 4.2 + (1.6 * (rows + 1) if rows else 0))
@@ -119,7 +120,8 @@ def _draw_solver(axis: Any, epochs: list[dict[str, Any]]) -> None:
 
 def _draw_attention(figure: Any, images: Tensor, maps: dict[str, Tensor], titles: list[str]) -> None:
     figure.suptitle(
-        "attention β of the patches: bright where the equilibrium explains the image, dark where it does not"
+        "attention β of the patches: bright where the state explains the patch, or the patch is small; "
+        "dark for outliers"
     )
     axes = figure.subplots(len(maps) + 1, len(images), squeeze=False)
     pictures = images.permute(0, 2, 3, 1).numpy()

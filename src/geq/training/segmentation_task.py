@@ -1,4 +1,4 @@
-"""The task of labelling every pixel, in the same loop as classification."""
+"""Task of labelling every pixel, and the choice between it and classification."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ def evaluate_segmenter(
 
 
 def task_class(model: Network, dataset: Dataset) -> type[Task]:
-    """Damaged images want a network that restores them, masks one that labels pixels, single labels one that
-    classifies images.
+    """Check that damaged images meet a network that restores them, masks one that labels pixels, and single
+    labels one that classifies images.
     """
     name = model.registry_name or type(model).__name__
     if model.restores != isinstance(dataset, RestorationDataset):
@@ -120,12 +120,12 @@ def task_class(model: Network, dataset: Dataset) -> type[Task]:
     has_masks, labels_pixels = isinstance(dataset, SegmentationDataset), model.labels_pixels
     if has_masks and not labels_pixels:
         raise OptionError(
-            f"{dataset.name} has a label for each pixel, {name} gives one for an image: choose a model such "
+            f"{dataset.name} has a label for each pixel, {name} classifies whole images: choose a model such "
             "as fcn_camvid_small, or data such as cifar10"
         )
     if labels_pixels and not has_masks:
         raise OptionError(
-            f"{name} labels pixels, {dataset.name} has one label for an image: choose data such as camvid, "
+            f"{name} is a segmenter, {dataset.name} has one label for an image: choose data such as camvid, "
             "or a model such as resnet_small"
         )
     return SegmentationTask if labels_pixels else ClassificationTask

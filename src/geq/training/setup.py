@@ -154,8 +154,8 @@ def _validation(options: DataOptions) -> int | float | None:
         return None
     if info.crop is not None and options.validation:
         raise OptionError(
-            f"{options.data} holds frames of videos, so a share of them has near twins in the rest: take "
-            "--validation official where there is such, or 0"
+            f"{options.data} holds frames of videos, so a random share has near duplicates in the rest: "
+            "use --validation official if the dataset has it, or 0"
         )
     return None if info.crop is not None else options.validation
 
