@@ -183,7 +183,7 @@ def test_masks_are_refused(tmp_path: Path) -> None:
     run = saved_run(
         tmp_path, "scenes", model="fcn_camvid_small", override=small, data="camvid", data_root=root
     )
-    with pytest.raises(InputError, match="labels pixels, and this part needs one label per image"):
+    with pytest.raises(InputError, match="is a segmenter, and this part needs one label per image"):
         analyse(Subject(run, Settings(), data_root=root))
 
 

@@ -45,7 +45,7 @@ def test_a_file_that_is_there_stays_unless_forced(
 ) -> None:
     path = tmp_path / "old.onnx"
     path.write_text("old")
-    with pytest.raises(OptionError, match="is there already"):
+    with pytest.raises(OptionError, match="exists already"):
         export([str(run.path), "--onnx", str(path)])
     assert path.read_text() == "old"
     assert export([str(run.path), "--onnx", str(path), "--force", "--images", "4"]) == 0

@@ -208,10 +208,10 @@ def test_a_mask_with_a_strange_value_is_named(scenes: Scenes, tmp_path: Path) ->
 
 
 def test_networks_and_data_must_fit(scenes: Scenes) -> None:
-    with pytest.raises(OptionError, match="camvid has a label for each pixel, resnet_tiny gives one"):
+    with pytest.raises(OptionError, match="camvid has a label for each pixel, resnet_tiny classifies"):
         train(scenes(model="resnet_tiny", override={}))
     with pytest.raises(
-        OptionError, match="fcn_camvid_small labels pixels, digits has one label for an image"
+        OptionError, match="fcn_camvid_small is a segmenter, digits has one label for an image"
     ):
         train(scenes(data="digits"))
     assert not Path(scenes().runs).exists(), "nothing is written before it is sure to fit"

@@ -79,7 +79,7 @@ def test_labels_of_others_are_not_overwritten(tmp_path: Path) -> None:
     Image.fromarray(mask).save(tmp_path / "b.png")
     (tmp_path / "c.png").write_text("not a picture")
     for name in ("b.png", "c.png"):
-        with pytest.raises(DataError, match=f"{name} is there already"):
+        with pytest.raises(DataError, match=f"{name} exists already"):
             write_mask(tmp_path / name, mask, COLOURS)
 
 
@@ -157,7 +157,7 @@ def test_evaluate_shows_every_class(trained: RunFolder, capsys: pytest.CaptureFi
     for word in ("mIoU", "mAcc", "aAcc", "bicyclist", "IoU"):
         assert word in printed
     assert main(["evaluate", str(trained.path), "--data", "digits"]) == 2
-    assert "labels pixels" in capsys.readouterr().err
+    assert "is a segmenter" in capsys.readouterr().err
 
 
 def test_runs_and_compare_show_the_miou(

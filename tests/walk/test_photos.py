@@ -84,7 +84,7 @@ def test_from_photos_to_onnx(tmp_path: Path) -> None:
     assert first.startswith(
         "3 classes: 57 images to train on (80 % of photos), 15 to test on (20 % of photos)"
     )
-    assert first.endswith("geq_strong_small sees their middle squares at 32×32, in batches of 8")
+    assert first.endswith("geq_strong_small takes their middle squares at 32×32, in batches of 8")
     assert "collaps" not in trained.stderr
 
     evaluated = geq(tmp_path, "evaluate", "shapes")

@@ -100,7 +100,7 @@ class Subject:
         dataset = self._own(split)
         if not isinstance(dataset, Labelled):
             raise InputError(
-                f"{self.folder.path} labels pixels, and this part needs one label per image: "
+                f"{self.folder.path} is a segmenter, and this part needs one label per image: "
                 f"{dataset.name} has masks; choose a run that classifies images"
             )
         images, _ = dataset.batch(torch.zeros(1, dtype=torch.int64))

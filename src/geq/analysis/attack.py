@@ -205,7 +205,7 @@ def analyse(subject: Subject) -> Result:
     test = limited(subject.labelled("test"), most)
     if len(test.classes) > subject.model.num_classes:
         raise InputError(
-            f"the network knows {subject.model.num_classes} classes; {test.name} has {len(test.classes)}: "
+            f"the network has {subject.model.num_classes} classes; {test.name} has {len(test.classes)}: "
             "choose the data that it was trained on"
         )
     key = {
@@ -297,5 +297,5 @@ def notes(values: dict[str, Any]) -> list[str]:
         return []
     return [
         f"For ε = {', '.join(masked)} more than 5 % of the images met an equilibrium or adjoint that was not "
-        "solved: gradients there can mislead the attack, and the accuracy may flatter."
+        "solved: gradients there can mislead the attack, and the accuracy may be too high."
     ]

@@ -32,7 +32,7 @@ def analyse(subject: Subject) -> Result:
     test = limited(subject.labelled("test"), settings.limit)
     if len(test.classes) > subject.model.num_classes:
         raise InputError(
-            f"the network knows {subject.model.num_classes} classes; {test.name} has {len(test.classes)}: "
+            f"the network has {subject.model.num_classes} classes; {test.name} has {len(test.classes)}: "
             "choose the data that it was trained on"
         )
 
@@ -202,7 +202,7 @@ def verdicts(name: str, found: dict[str, Any]) -> list[str]:
             f"{key.removeprefix(COMBINED)} {g.verdict} ({g.difference:+.3f})" for key, g in added.items()
         )
         said.append(
-            f"{name}: confidence tells them with AUROC {base:.3f}; {what} alone: {by_itself}; "
+            f"{name}: confidence detects them with AUROC {base:.3f}; {what} alone: {by_itself}; "
             f"added to confidence: {with_it}."
         )
     return said

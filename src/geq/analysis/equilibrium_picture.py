@@ -15,7 +15,7 @@ from geq.analysis.solver_trace import Trace
 from geq.training.matplotlib_figure import new_figure, png
 
 OWN, PLAIN, PROMISE = "#0072B2", "#D55E00", "#009E73"
-"""Blue, vermilion and green of Okabe and Ito, which every kind of colour vision tells apart."""
+"""Blue, vermilion and green of Okabe and Ito, distinct for every kind of colour vision."""
 GREY = "#8C8C8C"
 
 
@@ -89,7 +89,7 @@ def draw_energies(axis: Any, found: Trace) -> None:
         axis.plot(evaluations(excess), positive(excess), style, color=colour, markersize=5, label=label)
     axis.set(yscale="log", xlabel="evaluations of the map", ylabel="energy above its minimum, G(z) − G(z*)")
     promise = (
-        "the weights prove that the plain iteration lowers it every time"
+        "plain iteration is proved to lower it with each step"
         if found.descends
         else "the weights do not prove that the plain iteration lowers it"
     )
@@ -137,7 +137,7 @@ def draw_landscape(figure: Any, axis: Any, around: Landscape, found: Trace) -> N
     finish(
         axis,
         "Around the equilibrium",
-        f"the plane holds {100 * around.plane.captured:.1f} % of the way; the axes differ in scale",
+        f"the plane holds {100 * around.plane.captured:.1f} % of the trajectory; the axes differ in scale",
     )
     legend = axis.get_legend()
     legend.set_frame_on(True)

@@ -87,7 +87,7 @@ def opteq(feedback: float, injection: float) -> float:
 
 
 def bounds_of(constants: Constants, measured: float) -> list[Bound]:
-    """Every form for a layer, beside the largest ratio that was found."""
+    """Return every form of the bound for a layer, with the largest measured ratio."""
     c = constants
     if not c.gaussian:
         return [

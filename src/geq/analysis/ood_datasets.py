@@ -81,7 +81,7 @@ def other_dataset(subject: Subject, name: str) -> Dataset:
     if not subject.settings.ood_resize:
         raise InputError(
             f"images of ood must have the network's size, {sized(wanted)}: {name} has {sized(came)}; "
-            "add --ood_resize to bring them to it"
+            "add --ood_resize to resize them"
         )
     return Reshaped(chosen, wanted)
 

@@ -1,4 +1,4 @@
-"""Scores by which images that are unlike the training data could be told, and how well each does.
+"""Scores that detect out-of-distribution images, and their quality.
 
 A score is meant to be larger for such images. What is expected before looking at them:
 

@@ -73,7 +73,7 @@ def run_parts(
     data_root: str | None = None,
     progress: Progress = silent,
 ) -> dict[str, Result]:
-    """Compute the parts that are not there yet; ``report(name, result, new)`` hears of each."""
+    """Compute the missing parts; ``report(name, result, new)`` is called for each."""
     key = weights_key(folder)
     subject: Subject | None = None
     results = {}

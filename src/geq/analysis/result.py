@@ -47,7 +47,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Bound:
-    """A stated upper bound beside what was measured.
+    """Upper bound with the measured value.
 
     Args:
         name: of the bound.

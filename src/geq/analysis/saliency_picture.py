@@ -16,7 +16,7 @@ from geq.training.matplotlib_figure import new_figure, png
 SALIENCY, WEIGHT, ENERGY = "inferno", "viridis", "cividis"
 """Colour maps whose lightness rises evenly, so that they can be read without seeing colours."""
 PANEL, LARGE, BAR = 1.55, 2.9, 0.75
-"""Inches of a small panel, of a large one, and of the bars and labels beside them."""
+"""Inches of a small panel, of a large one, and of their bars and labels."""
 
 
 def draw_saliency(
@@ -200,7 +200,7 @@ def beside_of(axis: Any) -> Any:
 
 
 def number_format(spread: float) -> str:
-    """As many decimals as tell the ends of a scale apart.
+    """Return the number of decimals that distinguish the ends of a scale.
 
     >>> number_format(0.5), number_format(0.004), number_format(25.0)
     ('%.2f', '%.4f', '%.0f')

@@ -157,7 +157,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "robustness": ("corruption", "attack"),
     "all": tuple(PARTS),
 }
-"""Names that stand for several parts."""
+"""Names of groups of parts."""
 
 
 def chosen(names: Iterable[str] | None) -> list[str]:

@@ -15,7 +15,7 @@ from geq.cli import command_module, summaries
 from geq.command.argument_parser import build_parser
 
 RUN = ("run", "resume", "against", "reference", "beside")
-"""Names of options and arguments that stand for a run."""
+"""Names of options and arguments that take a run."""
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def declare_list(parser: Any) -> None:
 
 
 def list_command(arguments: list[str]) -> int:
-    """A table of all datasets: whether each is there, how it is checked, how large its splits are."""
+    """Return a table of all datasets: presence, check and sizes of the splits."""
     options = parse("data list", "What is below the data root.", arguments, declare_list)
     root = data_root(options.data_root)
     rows = []

@@ -1,4 +1,4 @@
-"""``geq doctor``: whether everything is there that geq needs, and what to do about what is not."""
+"""``geq doctor``: check the requirements of geq, with a hint for each problem."""
 
 from __future__ import annotations
 

@@ -242,9 +242,7 @@ def kernel() -> Iterator[Finding]:
     elif os.environ.get("GEQ_COMPILE") == "0":
         yield Finding("compiler", "patch kernel", "note", "turned off by GEQ_COMPILE=0")
     else:
-        hint = (
-            "the plain formula is used, which is slower: see whether the compiler and the cache folder work"
-        )
+        hint = "the plain formula is used, which is slower: check the compiler and the cache folder"
         yield Finding("compiler", "patch kernel", "note", "cannot be compiled or loaded", hint)
 
 

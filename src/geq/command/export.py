@@ -127,7 +127,7 @@ def chosen_files(folder: Path, asked: Any) -> dict[str, Path]:
                 f"a file is needed; {path} is a folder: add a name, such as {path / 'model.onnx'}"
             )
         if path.exists() and not asked.force:
-            raise OptionError(f"{path} is there already: give another name, or --force to replace it")
+            raise OptionError(f"{path} exists already: give another name, or --force to replace it")
         if path.parent == folder:
             with explained_write_errors(folder, "Nothing was written."):
                 folder.mkdir(parents=True, exist_ok=True)  # that of a network that comes with geq is new

@@ -1,4 +1,4 @@
-"""Safe unpacking of an untrusted tar archive.
+"""Safe unpacking of an untrusted tar archive, read as a stream of bounded length.
 
 Only plain files and folders are taken, each below the target: no links, no devices, no absolute or climbing
 paths, no more bytes than announced. Nothing appears under its final name before all of it is there.
@@ -23,9 +23,9 @@ from geq.errors import DataError, GeqError, one_line
 OPENERS = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 """First bytes of a packed file -> what unpacks it."""
 PIECE = 1 << 22
-"""Bytes that may be wanted at once. A tar archive that wants more wants them for the name of a file."""
+"""Maximum bytes of one read. A tar archive that requests more does so for the name of a file."""
 RATIO, SMALL = 100, 1 << 26
-"""No archive of images unpacks to more than so many times its size, unless it is small."""
+"""Maximum ratio of unpacked to packed size of an archive of images, unless it is small."""
 
 
 class BoundedStream(io.RawIOBase):
@@ -94,7 +94,7 @@ def unpack(archive: Path, root: Path, *, largest: int = LARGEST) -> list[Path]:
         for path in made:
             if (root / path.name).exists():
                 raise DataError(
-                    f"{root / path.name} is there already: remove it, or fetch to another data root"
+                    f"{root / path.name} exists already: remove it, or fetch to another data root"
                 )
         sync_everything()
         for path in made:

@@ -107,7 +107,7 @@ def read_cifar(
     root: Path,
     labels: Literal["fine", "coarse"] = "fine",
 ) -> ImageDataset:
-    """All images of one official split, whichever of the two layouts is there (the python one first)."""
+    """Return all images of one official split in either layout (the python one first)."""
     layout = find_layout(name, root)
     files = layout.train if split == "train" else layout.test
     coarse = labels == "coarse"

@@ -222,7 +222,7 @@ def source_of(name: str) -> Source:
 
 
 def how_to_get(name: str) -> str:
-    """Return what to do about a dataset that is not there.
+    """Return instructions to get a missing dataset.
 
     >>> how_to_get("mnist"), how_to_get("imagenet")[:34]
     ("run 'geq data fetch mnist'", 'register at https://image-net.org,')

@@ -107,7 +107,7 @@ def _cause(problem: Exception) -> str | None:
 
 
 def worker_death(problem: BaseException) -> str | None:
-    """A sentence on what happened, if ``problem`` is how torch tells that a worker has died."""
+    """Return a sentence if ``problem`` is torch's report of a dead worker."""
     if not (isinstance(problem, RuntimeError) and str(problem).startswith("DataLoader worker (pid")):
         return None
     return _sentence(str(problem))

@@ -66,7 +66,7 @@ def class_iou(matrix: Int64[Tensor, "k k"]) -> Float[Tensor, "k"]:
 
 
 def class_accuracy(matrix: Int64[Tensor, "k k"]) -> Float[Tensor, "k"]:
-    """Share of each class's images or pixels that were found; NaN for a class that is not there."""
+    """Share of each class's images or pixels that were found; NaN for an absent class."""
     return matrix.diagonal().double() / matrix.sum(1)
 
 

@@ -47,7 +47,7 @@ def quiet_lightning() -> Iterator[None]:
 
 
 def build_fabric(options: TrainOptions) -> Fabric:
-    """Return the devices of the options, not launched yet; raise an error if they are not there."""
+    """Return the devices of the options, not launched yet; raise an error if they are missing."""
     from lightning.fabric import Fabric
     from lightning.fabric.plugins import MixedPrecision
     from lightning.fabric.utilities.exceptions import MisconfigurationException

@@ -9,7 +9,7 @@ from geq.errors import MissingExtraError
 
 
 def new_figure(width: float, height: float, purpose: str = "a picture", extra: str = "train") -> Any:
-    """Return an empty figure of so many inches.
+    """Return an empty figure of the given size in inches.
 
     Args:
         width, height: In inches.

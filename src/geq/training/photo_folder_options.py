@@ -44,7 +44,7 @@ def with_images(options: TrainOptions, folder: str) -> TrainOptions:
         said = "is a file" if path.exists() else "does not exist"
         raise MissingDataError(
             f"images must be in a folder with a folder for each class: {path.absolute()} {said}; the "
-            f"datasets that have a name are {', '.join(SUMMARIES)}"
+            f"named datasets are {', '.join(SUMMARIES)}"
         )
     kept = options.data_override if options.data == IMAGE_FOLDER else {}
     return replace(options, data=IMAGE_FOLDER, data_override={**kept, "folder": str(path.absolute())})
@@ -82,14 +82,14 @@ def in_words(options: TrainOptions, train: AnyDataset, monitored: AnyDataset, te
         parts.append(f"{len(monitored):,} to validate on")
     parts.append(f"{len(test):,} to test on ({test.origin})")
     lines = [
-        f"{len(train.classes)} classes: {', '.join(parts)}; {options.model} sees their middle squares at "
+        f"{len(train.classes)} classes: {', '.join(parts)}; {options.model} takes their middle squares at "
         f"{train.size}×{train.size}, in batches of {options.batch_size}"
     ]
     steps = options.epochs * -(-len(train) // options.batch_size)
     if steps < FEW_STEPS:
         lines.append(
-            f"{steps} steps of training are few: batch norms need about {FEW_STEPS} before what is measured "
-            "in evaluation means much; take more --epochs, or a smaller --batch_size"
+            f"{steps} steps of training are few: batch norms need about {FEW_STEPS} before measurements "
+            "in evaluation are meaningful; use more --epochs, or a smaller --batch_size"
         )
     return lines
 

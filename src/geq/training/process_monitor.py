@@ -48,7 +48,7 @@ def explained_deaths(consequence: str) -> Iterator[None]:
         if lost_connection(problem):
             raise ProcessLost(
                 "another process of this training has ended, which this one needs; if it did "
-                f"not say why, the system may have killed it for want of memory. {consequence}"
+                f"not say why, the system may have killed it for lack of memory. {consequence}"
             ) from problem
         raise
 

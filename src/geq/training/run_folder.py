@@ -110,7 +110,7 @@ class RunFolder:
 
     @staticmethod
     def refuse_link(path: Path) -> None:
-        """Whoever put a link into a run wants something else to be written."""
+        """Refuse symbolic links in a run folder: they could redirect writes."""
         if path.is_symlink():
             raise CheckpointError(f"{path} must not be a link: remove it")
 
@@ -136,7 +136,7 @@ class RunFolder:
                     if cls(path).is_stillborn():
                         return cls(path)
                     raise CheckpointError(
-                        f"a new run needs a new name; {path} is there already: continue it with "
+                        f"a new run needs a new name; {path} exists already: continue it with "
                         f"'geq train --resume {path}', or choose another --name"
                     ) from None
                 return cls(path)

@@ -1,4 +1,4 @@
-"""Pictures of labelled pixels: masks in their published colours, laid over the image, with a legend.
+"""Pictures of labelled pixels: masks in their published colours over the image, and the picture of a run.
 
 A mask is written as a PNG with a palette: it looks coloured, and its values are the labels themselves.
 """
@@ -82,9 +82,9 @@ def write_picture(path: Path, picture: Picture) -> None:
 
 
 def _write(path: Path, picture: Image.Image) -> None:
-    """Only a file of our own making is replaced: a mask beside an image may be someone's labels."""
+    """Replace only files written by geq: a mask next to an image may be a user's labels."""
     if path.exists() and not _is_ours(path):
-        raise DataError(f"{path} is there already and was not written by geq: move it, or choose --output")
+        raise DataError(f"{path} exists already and was not written by geq: move it, or choose --output")
     text = PngInfo()
     text.add_text(*SIGNATURE)
     buffer = io.BytesIO()

@@ -48,7 +48,7 @@ def predict_scenes(
     inference: Inference | None = None,
     output: Path | None = None,
 ) -> list[ScenePrediction]:
-    """Write the mask and the overlay of each file, beside it or into the folder ``output``."""
+    """Write the mask and the overlay of each file next to it or into the folder ``output``."""
     targets = [_targets(path, output) for path in paths]
     if len(set(targets)) < len(targets):
         raise OptionError(

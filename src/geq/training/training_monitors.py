@@ -45,14 +45,13 @@ def collapse_advice(model: Network, decays: bool) -> str:
         "no weight decay on W_h (--decay_all false)" if decays else "",
         "a lower --learning_rate" if learned and not decays else "",
     ]
-    return (
-        "the Gaussian may be collapsing, so that no patch is told from another any more. What to try: "
-        + ", and ".join(filter(None, advice))
+    return "the Gaussian may be collapsing, so that all patches are weighted alike. Try " + ", and ".join(
+        filter(None, advice)
     )
 
 
 SOLVER_ADVICE = (
-    "what to try: a lower --learning_rate or a longer warm-up; a tighter bound of the feedback "
+    "try a lower --learning_rate or a longer warm-up; a tighter bound of the feedback "
     "(--model.bound 0.8); more solver steps (--model.max_steps 100)"
 )
 

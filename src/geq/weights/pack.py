@@ -55,7 +55,7 @@ def pack(
         )
     target = output / name
     if target.exists() and not force:
-        raise CheckpointError(f"{target} is there already: choose another name, or replace it with --force")
+        raise CheckpointError(f"{target} exists already: choose another name, or replace it with --force")
     trained(folder)
     check_size(folder.model / WEIGHTS, (folder.model / WEIGHTS).stat().st_size)
     card = measure(folder, name, images, data_root, progress)
