@@ -1,6 +1,7 @@
-"""Equilibrium classifiers beside an RBF-SVM, an MLP and gradient boosting, on scikit-learn's own datasets.
+"""Equilibrium classifiers beside an RBF-SVM, an MLP and gradient boosting, on scikit-learn's own datasets
+and one that it generates.
 
-    python examples/sklearn_comparison.py            # about five minutes on one core
+    python examples/sklearn_comparison.py            # about ten minutes on one core
     python examples/sklearn_comparison.py --datasets iris wine --json
 
 Five-fold cross-validation, the same folds for every model, inputs standardised. Every model has its defaults,
@@ -19,7 +20,14 @@ from typing import Any
 import torch
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine
+from sklearn.datasets import (
+    load_breast_cancer,
+    load_diabetes,
+    load_digits,
+    load_iris,
+    load_wine,
+    make_classification,
+)
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold, StratifiedKFold, cross_validate
@@ -30,12 +38,21 @@ from sklearn.svm import SVC, SVR
 
 from geq.sklearn import GEQClassifier, GEQRegressor, OptEqClassifier
 
+
+def generated(return_X_y: bool) -> Any:
+    """A table of 5,000 rows and 40 columns, 20 of them informative; four clusters in each of two classes."""
+    return make_classification(
+        5000, 40, n_informative=20, n_clusters_per_class=4, flip_y=0.05, random_state=0
+    )
+
+
 DATASETS = {
     "iris": load_iris,
     "wine": load_wine,
     "breast_cancer": load_breast_cancer,
     "digits": load_digits,
     "diabetes": load_diabetes,
+    "generated": generated,
 }
 REGRESSION = {"diabetes"}
 

@@ -59,10 +59,9 @@ def weights(image: UInt8[Tensor, "1 c h w"], found: Explanation) -> Markup:
     maps = [(branch, branch.maps.mean[0]) for branch in found.branches if branch.maps.mean is not None]
     if not maps:
         return EMPTY
-    low = min(min(float(values.min()) for _, values in maps), 0.999)  # an empty range has no colours
     figures = [
         figure(
-            drawn(over(image, values, WEIGHT, low, 1.0, sharp=True), f"β of {branch.label}", sharp=False),
+            drawn(over(image, values, WEIGHT, 0.0, 1.0, sharp=True), f"β of {branch.label}", sharp=False),
             branch.label,
             f"{values.shape[0]}×{values.shape[1]} patches, mean β {float(values.mean()):.2f}",
         )
@@ -73,7 +72,7 @@ def weights(image: UInt8[Tensor, "1 c h w"], found: Explanation) -> Markup:
         "Yellow: the equilibrium listens to this patch. Dark: the patch has little say, because it is far "
         "from what the equilibrium explains, as strong contrasts are.",
         figures,
-        scale(WEIGHT, f"β = {low:.2f}", "1"),
+        scale(WEIGHT, "β = 0", "1"),  # the same for every network, so that two can be compared
     )
 
 

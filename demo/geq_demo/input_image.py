@@ -1,4 +1,4 @@
-"""Image of the page: a test image or an uploaded file."""
+"""Image of the page, a test image or an uploaded file, and its distortions."""
 
 from __future__ import annotations
 

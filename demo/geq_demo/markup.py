@@ -1,4 +1,4 @@
-"""HTML elements in which every text is escaped that is not markup already."""
+"""HTML elements, in which every text is escaped that is not markup already, and arrays as inline images."""
 
 from __future__ import annotations
 

@@ -210,6 +210,11 @@ def test_step_slider_follows_the_solve(program: Any, address: str, tmp_path: Pat
         assert left == sorted(left, reverse=True)
         seen.page.locator("#way-a").get_by_text("plain repetition").click()
         playwright.expect(seen.page.locator("#settling-a .dot.plain.here")).to_have_count(2, timeout=PATIENCE)
+        chosen = seen.page.locator("#way-a input:checked")
+        apart = chosen.evaluate("e => getComputedStyle(e).backgroundColor")
+        chosen.hover()
+        under_mouse = chosen.evaluate("e => getComputedStyle(e).backgroundColor")
+        assert under_mouse == apart != "rgb(255, 255, 255)", "the chosen button is seen under the mouse"
         before = seen.html("#settling-a .geq")
         seen.pick("branch-a", "branch 1")
         seen.changed("#settling-a .geq", before)

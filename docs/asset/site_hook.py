@@ -1,5 +1,6 @@
 """Brings the pages that live outside of docs/ into the site, and turns links between files into links between
-pages: a link that works in the repository works on the site.
+pages: a link that works in the repository works on the site. A link to records becomes one to their place in
+the report.
 """
 
 from __future__ import annotations
@@ -104,7 +105,11 @@ def on_page_markdown(markdown: str, page: Page, **rest: Any) -> str:
     names = page_names()
 
     def on_site(link: re.Match[str]) -> str:
-        target = names.get((origin / link[1]).resolve())
+        found = (origin / link[1]).resolve()
+        if found.suffix == ".jsonl" and found.parents[1] == ROOT / "results":
+            page_of_records = posixpath.relpath("report.html", posixpath.dirname(name) or ".")
+            return f"]({page_of_records}#{found.stem}-{found.parent.name})"
+        target = names.get(found)
         if target is None:
             return link[0]
         return f"]({posixpath.relpath(target, posixpath.dirname(name) or '.')}{link[2] or ''})"

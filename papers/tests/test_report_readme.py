@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from geq_papers.bench.result_tables import markdown, read_records
+from geq_papers.experiment.claim import judge
 from geq_papers.experiment.experiment_registry import EXPERIMENTS, PAPERS, STUDY
 from geq_papers.experiment.plan import usable
+from geq_papers.experiment.record import read_records as read_experiment
 from geq_papers.report.evidence import Evidence, gather
 from geq_papers.report.page import sections
 from geq_papers.report.result_page import MARKED, PAGES, blocks, written
@@ -114,3 +116,31 @@ def test_readme_shows_what_the_records_say(claims: tuple[ReportTable, ...]) -> N
         assert any(set(cells(row)) <= record for record in known), f"no record has {row}"
     verdicts = {verdict for verdict in ("holds", "fails") if any(verdict in cells(row) for row in shown)}
     assert verdicts == {"holds", "fails"}, "what failed is shown beside what held"
+
+
+def test_the_study_says_what_the_records_say(claims: tuple[Table, ...]) -> None:
+    """Every difference with an interval is that of a claim, and each paragraph with one links its records."""
+    text = (ROOT / "docs" / "study.md").read_text(encoding="utf-8")
+    assert len(text.split()) <= 1500
+    known = {
+        cell.replace("\\", "") for table in claims for row in rows(table.markdown()) for cell in cells(row)
+    }
+    said = re.findall(r"[+−]\d+\.\d+\s\([+−][\d.]+ … [+−][\d.]+\)", text)
+    assert len(said) > 15
+    unknown = [one for one in said if " ".join(one.split()) not in known]
+    assert not unknown
+    results = text.partition("## Results\n")[2].partition("\n## ")[0]
+    for paragraph in results.strip().split("\n\n"):
+        links = re.findall(r"\]\((\.\./results/small/[\w-]+\.jsonl)\)", paragraph)
+        assert links or not re.search(r" … ", paragraph), paragraph
+        assert all((ROOT / "docs" / link).exists() for link in links)
+
+
+def test_the_appendix_shows_the_power_that_the_records_give() -> None:
+    found, _ = read_experiment(ROOT / "results" / "small" / "study-power-cifar10.jsonl")
+    page = (ROOT / "docs" / "study-tables.md").read_text(encoding="utf-8")
+    for claim in EXPERIMENTS["study-power-cifar10"].claims:
+        judged = judge(claim, found)
+        (row,) = (row for row in rows(page) if cells(row)[0] == claim.text)
+        assert f"| {judged.verdict.partition(' ')[0]} |" in row
+        assert cells(row)[-1] == f"{judged.detectable:.2f}"

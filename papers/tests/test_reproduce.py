@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from geq.cli import main
 from geq.errors import OptionError
 from geq_papers.command import reproduce
+from geq_papers.experiment.comparison import outcome
+from geq_papers.experiment.experiment import ScaleName
 from geq_papers.experiment.experiment_registry import EXPERIMENTS
 from geq_papers.experiment.launcher import LocalLauncher
 from geq_papers.experiment.plan import grouped, plan, usable
 from geq_papers.experiment.record import Record, add_record, read_records
+from geq_papers.experiment.terminal_tables import claims_of, table_of
 
 EXPERIMENT = EXPERIMENTS["geq-table-1a"]
 
@@ -70,7 +76,7 @@ def test_killed_in_the_middle_it_ends_with_the_undisturbed_result(tmp_path: Path
     assert [result_of(r) for r in records_of(killed)] == [result_of(r) for r in records_of(whole)]
     assert {path: path.stat().st_mtime_ns for path in finished} == finished  # not made again
     assert "GEQ table 1a" in again.stdout
-    assert "2 paired seeds; a verdict needs 3" in " ".join(again.stdout.split())
+    assert "no claim is judged by a smoke test" in " ".join(again.stdout.split())
 
     # A third time there is nothing left to do, and nothing is done.
     third = subprocess.run(command(killed, *chosen), check=True, capture_output=True, text=True, timeout=600)
@@ -115,14 +121,35 @@ def call(folder: Path, *more: str) -> int:
     return main(command(folder, *more)[3:])
 
 
-def test_table_and_verdicts(judged: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(judged, "--seeds", "3") == 0
-    shown = capsys.readouterr().out
+def printed(scale: ScaleName, folder: Path) -> str:
+    """The made-up records, shown as of another scale."""
+    records = [replace(record, scale=scale) for record in records_of(folder)]
+    found = outcome(EXPERIMENT, scale, records)
+    stream = io.StringIO()
+    console = Console(width=200, file=stream)
+    console.print(table_of(found))
+    console.print(claims_of(found))
+    return stream.getvalue()
+
+
+def test_table_and_verdicts(judged: Path) -> None:
+    shown = printed("small", judged)
+    assert "Accuracy on CIFAR-10 (scale small)" in shown
     assert "94.60 ± 0.20" in shown  # MOptEq, published
     assert "93.30 ± 1.30" in shown  # GEQ, obtained
     assert "GEQ is better than MDEQ: holds" in shown
     assert "GEQ is better than ResNet-18: fails" in shown
     assert "GEQ is better than ResNet-50: not run" in shown
+
+
+def test_a_smoke_test_cannot_be_taken_for_a_result(judged: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(judged, "--seeds", "3") == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "smoke test: tiny networks on a few small images; the figures mean nothing" in shown
+    assert "93.30 ± 1.30" in shown
+    assert "no claim is judged by a smoke test" in shown
+    for word in ("CIFAR-10", "published", "94.60", "obtained +", "holds"):
+        assert word not in shown
 
 
 def test_another_configuration_is_kept_but_not_used(judged: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,7 +172,7 @@ def test_broken_lines_are_named(judged: Path, capsys: pytest.CaptureFixture[str]
     assert call(judged, "--seeds", "3") == 1
     shown = " ".join(capsys.readouterr().out.split())
     assert "line 1: not JSON" in shown
-    assert "GEQ is better than MDEQ: holds" in shown
+    assert "93.30 ± 1.30" in shown
 
 
 def test_without_a_name_it_lists(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -11,6 +13,7 @@ import geq
 from energy_problems import CASES, vectors
 from geq.cells import EnergyEquation
 from geq.cells.linearisation import ProximalLinearisation
+from geq.errors import InputError
 
 PENALTIES = [
     geq.penalties.NonNegative(),
@@ -121,3 +124,44 @@ def test_cell_of_ones_own() -> None:
     assert not cell.initial_state(x).any()
     torch.testing.assert_close(cell.equation(x)(x), 1.5 * x)
     torch.testing.assert_close(geq.Equilibrium(cell, tol=1e-12)(x), 2 * x)
+
+
+class Wider(geq.Cell):
+    """A state of 10 entries for inputs of 7."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.A, self.B = torch.nn.Linear(10, 10, bias=False), torch.nn.Linear(7, 10)
+        torch.nn.init.orthogonal_(self.A.weight, gain=0.5)
+
+    def forward(self, z: Any, c: Any) -> Any:
+        return torch.tanh(self.A(z) + self.B(c))
+
+
+class WiderStart(Wider):
+    def initial_state(self, c: Any) -> Any:
+        return c.new_zeros(len(c), 10)
+
+
+class WiderAdded(Wider):
+    def forward(self, z: Any, c: Any) -> Any:
+        return 0.5 * z + self.B(c)
+
+
+@pytest.mark.parametrize("kind", [Wider, WiderAdded])
+def test_a_state_of_another_size_than_x_names_what_to_override(kind: type[Wider]) -> None:
+    with pytest.raises(InputError, match=rf"{kind.__name__}.forward .* \(3, 7\).*override initial_state"):
+        geq.Equilibrium(kind())(torch.randn(3, 7))
+    layer = geq.Equilibrium(WiderStart(), tol=1e-6)
+    x = torch.randn(3, 7)
+    z = layer(x)
+    torch.testing.assert_close(layer.cell(z, x), z, rtol=1e-4, atol=1e-5)
+
+
+def test_a_mistake_inside_a_cell_of_the_right_size_keeps_its_own_error() -> None:
+    class Mistaken(WiderStart):
+        def forward(self, z: Any, c: Any) -> Any:
+            return self.A(c)
+
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        geq.Equilibrium(Mistaken())(torch.randn(3, 7))

@@ -130,6 +130,14 @@ def labels_for(logits: Tensor) -> Tensor:
     return labels.view(-1, *(1 for _ in logits.shape[2:])).expand(-1, *logits.shape[2:])
 
 
+def training_loss(model: Network, images: Tensor) -> Tensor:
+    """Cross-entropy; for a network that restores images, the error to images of half the contrast."""
+    outputs = model(images)
+    if model.restores:
+        return F.mse_loss(outputs, images / 2)
+    return F.cross_entropy(outputs, labels_for(outputs))
+
+
 def shape_of_logits(model: Network, images: Tensor) -> tuple[int, ...]:
     mask = tuple(images.shape[2:]) if model.labels_pixels else ()
     return (len(images), model.num_classes, *mask)
@@ -159,8 +167,7 @@ def test_forward_in_training_and_evaluation(subject: Subject) -> None:
 
 def test_every_parameter_has_a_gradient(subject: Subject) -> None:
     model, images = subject.copy(), subject.images(2)
-    logits = model(images)
-    F.cross_entropy(logits, labels_for(logits)).backward()
+    training_loss(model, images).backward()
     for place, parameter in model.named_parameters():
         assert parameter.grad is not None, place
         assert torch.isfinite(parameter.grad).all(), place
@@ -334,8 +341,7 @@ def test_twenty_steps_of_sgd(name: str) -> None:
     optimiser = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     losses = []
     for _ in range(20):
-        logits = model(images)
-        loss = F.cross_entropy(logits, labels_for(logits))
+        loss = training_loss(model, images)
         optimiser.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)

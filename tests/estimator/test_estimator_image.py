@@ -82,12 +82,19 @@ def test_other_images_than_those_of_the_fit_are_refused() -> None:
         model.predict(IMAGES[:, None, None])
 
 
-def test_precision_follows_the_array() -> None:
-    assert next(short(max_iter=1).fit(IMAGES, LABELS).network_.parameters()).dtype == torch.float32
-    whole = short(max_iter=1).fit(IMAGES.astype("uint8"), LABELS)
-    assert next(whole.network_.parameters()).dtype == torch.float32
-    double = short(max_iter=1).fit(IMAGES[:40].astype("float64"), LABELS[:40])
-    assert next(double.network_.parameters()).dtype == torch.float64
+def test_images_are_computed_in_single_precision() -> None:
+    """Those of scikit-learn come in double precision, in which convolutions take several times as long."""
+    images = DIGITS.images[:100]
+    assert images.dtype == "float64"
+    model = short().fit(images, LABELS[:100])
+    whole = short().fit(images.astype("uint8"), LABELS[:100])
+    flat = short(image_shape=(8, 8)).fit(images.reshape(100, -1), LABELS[:100])
+    for one in (model, whole, flat):
+        assert {parameter.dtype for parameter in one.network_.parameters()} == {torch.float32}
+    expected = short().fit(images.astype("float32"), LABELS[:100]).predict_proba(images)
+    numpy.testing.assert_allclose(model.predict_proba(images), expected, atol=1e-3)
+    table = short().fit(images.reshape(100, -1), LABELS[:100])
+    assert {parameter.dtype for parameter in table.network_.parameters()} == {torch.float64}
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (2, 3), (5, 7), (33, 20), (40, 9)])

@@ -23,7 +23,7 @@ FAMILIES: list[tuple[str, dict[str, Any]]] = [
     ("geq_tiny", {"gamma": "paper"}),
     ("geq_tiny", {"norm": "weight"}),
     ("geq_tiny", {"gradient": "unrolled"}),
-    ("geq_tiny", {"gradient": "sam", "regulariser": "decay"}),
+    ("geq_tiny", {"gradient": "averaging", "regulariser": "decay"}),
     ("geq_tiny_control", {}),
     ("geq_tiny_nonpatch", {}),
     ("kerdeq_tiny", {}),
@@ -139,7 +139,7 @@ def test_what_cannot_be_exported_says_why() -> None:
     with pytest.raises(OptionError, match="depends on the other images"):
         portable(create_model("deep_opteq_tiny", regulariser="decorrelation"))
     with pytest.raises(OptionError, match="depends on the other images"):
-        portable(create_model("geq_tiny", gradient="sam", regulariser="hsic"))
+        portable(create_model("geq_tiny", gradient="averaging", regulariser="hsic"))
     network = create_model("opteq_tiny").eval()
     (layer,) = network.equilibria().values()
     layer.solver = Broyden()

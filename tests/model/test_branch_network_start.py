@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from geq.errors import OptionError
-from geq.model.branch_network import BranchNetwork, Norm
+from geq.model.branch_network import BranchNetwork, FeedbackConstraint
 from geq.model.geq import STRONG_TINY
 
 
-def built(norm: Norm, start: float) -> BranchNetwork:
+def built(constraint: FeedbackConstraint, start: float) -> BranchNetwork:
     torch.manual_seed(0)
-    return BranchNetwork(replace(STRONG_TINY, norm=norm, feedback_start=start)).double()
+    return BranchNetwork(replace(STRONG_TINY, constraint=constraint, feedback_start=start)).double()
 
 
 def effective(network: BranchNetwork) -> list[torch.Tensor]:
@@ -25,11 +25,11 @@ def effective(network: BranchNetwork) -> list[torch.Tensor]:
     return found
 
 
-@pytest.mark.parametrize("norm", ["none", "weight", "frobenius"])
-def test_the_feedback_is_so_much_weaker(norm: Norm) -> None:
+@pytest.mark.parametrize("constraint", ["none", "weight", "frobenius"])
+def test_the_feedback_is_so_much_weaker(constraint: FeedbackConstraint) -> None:
     """A hundredth is below every bound, so that a thousandth is a tenth of it."""
     for hundredth, thousandth in zip(
-        effective(built(norm, 0.01)), effective(built(norm, 0.001)), strict=True
+        effective(built(constraint, 0.01)), effective(built(constraint, 0.001)), strict=True
     ):
         torch.testing.assert_close(thousandth, hundredth / 10)
 
@@ -50,9 +50,11 @@ def test_the_usual_start_is_cut_by_the_bound_and_a_quarter_is_not() -> None:
         assert quarter.problem.W.norm_enclosure((8, 8)).upper < 1.0
 
 
-@pytest.mark.parametrize("norm", ["full", "learned", "gain"])
-def test_rules_that_keep_the_norm_start_alike(norm: Norm) -> None:
-    for one, quarter in zip(effective(built(norm, 1.0)), effective(built(norm, 0.25)), strict=True):
+@pytest.mark.parametrize("constraint", ["full", "learned", "gain"])
+def test_rules_that_keep_the_norm_start_alike(constraint: FeedbackConstraint) -> None:
+    for one, quarter in zip(
+        effective(built(constraint, 1.0)), effective(built(constraint, 0.25)), strict=True
+    ):
         torch.testing.assert_close(one, quarter)
 
 

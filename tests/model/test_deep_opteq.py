@@ -54,7 +54,7 @@ def test_options_reach_the_layer() -> None:
 
 
 def test_sam_follows_the_regulariser_instead_of_the_problem() -> None:
-    model = create_model("deep_opteq_tiny", gradient="sam", regulariser="decay", gradient_steps=3)
+    model = create_model("deep_opteq_tiny", gradient="averaging", regulariser="decay", gradient_steps=3)
     assert model.equilibrium.cell.regulariser is None
     assert isinstance(model.equilibrium.gradient, geq.gradients.SequentialAveraging)
     model(torch.randn(2, 1, 8, 8)).sum().backward()

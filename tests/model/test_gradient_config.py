@@ -40,7 +40,7 @@ def test_gradients_by_name(options: dict[str, object], expected: geq.gradients.G
 
 def test_sam_by_name() -> None:
     options = {
-        "gradient": "sam",
+        "gradient": "averaging",
         "regulariser": "hsic_fourier",
         "regulariser_weight": 2.0,
         "gradient_steps": 4,
@@ -56,10 +56,13 @@ def test_sam_by_name() -> None:
     [
         ({"gradient": "unrolled", "gradient_steps": 0}, "Unrolled: steps must be at least 1: got 0"),
         ({"gradient": "unroled"}, "gradient must be one of"),
-        ({"gradient": "sam"}, "gradient sam needs a regulariser, one of decay"),
-        ({"gradient": "sam", "regulariser": "hsik"}, "regulariser must be one of"),
-        ({"gradient": "sam", "regulariser": "decay", "regulariser_weight": 0.0}, "weight must be above 0"),
-        ({"regulariser": "decay"}, "for gradient sam: got decay with implicit"),
+        ({"gradient": "averaging"}, "gradient averaging needs a regulariser, one of decay"),
+        ({"gradient": "averaging", "regulariser": "hsik"}, "regulariser must be one of"),
+        (
+            {"gradient": "averaging", "regulariser": "decay", "regulariser_weight": 0.0},
+            "weight must be above 0",
+        ),
+        ({"regulariser": "decay"}, "for gradient averaging: got decay with implicit"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, object], message: str) -> None:
@@ -70,7 +73,7 @@ def test_bad_options_are_refused(options: dict[str, object], message: str) -> No
 def test_a_saved_sam_model_is_the_same_network(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = geq.create_model(
-        "opteq_tiny", gradient="sam", regulariser="decorrelation", gradient_steps=3
+        "opteq_tiny", gradient="averaging", regulariser="decorrelation", gradient_steps=3
     ).eval()
     again = Network.from_pretrained(model.save_pretrained(tmp_path))
     x = torch.randn(4, 1, 8, 8)

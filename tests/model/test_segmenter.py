@@ -139,7 +139,7 @@ def test_options_reach_the_layer() -> None:
     assert [round(float(unit.alpha.detach()), 6) for unit in layer.cell.units] == [0.5] * 3
     assert layer.cell.units[0].W.in_channels == 20
     assert isinstance(layer.cell.regulariser, Decorrelation)
-    sam = create_model("opteq_camvid_small", gradient="sam", regulariser="decay")
+    sam = create_model("opteq_camvid_small", gradient="averaging", regulariser="decay")
     assert isinstance(sam, DeepSegmenter)
     assert sam.equilibrium.cell.regulariser is None, "SAM follows it by itself"
 

@@ -96,12 +96,12 @@ def test_the_same_seed_gives_the_same_weights(small: Small) -> None:
     ("changes", "steps"),
     [
         ({"model": "geq_tiny"}, {1, 4}),
-        ({"model": "opteq_tiny", "gradient": "sam", "regulariser": "hsic", "steps": 3}, {4}),
+        ({"model": "opteq_tiny", "gradient": "averaging", "regulariser": "hsic", "steps": 3}, {4}),
         ({"model": "resnet_tiny", "ema": 0.9}, {3, 5}),
         ({"optimizer": "adamw", "learning_rate": 0.002, "label_smoothing": 0.1}, {2, 3, 4}),
         ({"epochs": 3, "validation": 64, "early_stop": 1, "ema": 0.5, "evaluate_every": 1}, {4}),
     ],
-    ids=["geq", "sam", "average", "adamw", "early stop"],
+    ids=["geq", "averaging", "average", "adamw", "early stop"],
 )
 def test_resuming_after_ctrl_c_changes_nothing(
     changes: dict[str, Any], steps: set[int], small: Small, interrupt_at: Callable[[set[int]], None]

@@ -21,7 +21,7 @@ from geq.training.setup import build_model, open_datasets
 from geq.training.train_options import TrainOptions
 
 Small = Callable[..., TrainOptions]
-SAM = {"gradient": "sam", "regulariser": "hsic", "regulariser_weight": 1.0, "steps": 4}
+SAM = {"gradient": "averaging", "regulariser": "hsic", "regulariser_weight": 1.0, "steps": 4}
 
 
 def gradients(name: str = "opteq_tiny", **options: object) -> list[Tensor]:
@@ -46,7 +46,7 @@ def test_the_three_modes_have_the_same_gradient_in_the_limit() -> None:
     assert distance(unrolled[60], implicit) < 1e-9
     assert distance(unrolled[3], implicit) > 1e-3  # so the test can fail
     sam = {
-        k: gradients(gradient="sam", regulariser="decay", regulariser_weight=0.5, gradient_steps=k)
+        k: gradients(gradient="averaging", regulariser="decay", regulariser_weight=0.5, gradient_steps=k)
         for k in (10, 160)
     }
     assert distance(sam[160], implicit) < 0.5 * distance(sam[10], implicit)  # 16^−0.4 = 0.33
@@ -122,9 +122,9 @@ def test_missing_the_tolerance_is_no_failure_of_unrolled_iterations(
     ("options", "message"),
     [
         ({"steps": 0}, "steps must be at least 1: got 0"),
-        ({"gradient": "implicit", "steps": 3}, "steps are for the gradients phantom, unrolled, sam"),
+        ({"gradient": "implicit", "steps": 3}, "steps are for the gradients phantom, unrolled, averaging"),
         ({"steps": 3}, "whose gradient is implicit; add --gradient unrolled"),
-        ({"gradient": "sam"}, "gradient sam needs a regulariser"),
+        ({"gradient": "averaging"}, "gradient averaging needs a regulariser"),
         ({"model": "mon_tiny", "gradient": "unrolled"}, "got gradient for mon_tiny"),
     ],
 )

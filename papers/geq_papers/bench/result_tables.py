@@ -1,4 +1,4 @@
-"""Records as a table for the terminal and as a plot."""
+"""Records as tables for the terminal and the documentation, and as a plot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Timing in turns, counting of bytes, and replaying of convolutions."""
+"""Timing in turns and the ratios of paired timings, counting of bytes, and replaying of convolutions."""
 
 from __future__ import annotations
 

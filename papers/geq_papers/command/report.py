@@ -31,6 +31,12 @@ def declare(parser: Any) -> None:
     parser.add_argument("--markdown", type=str | None, default=None, help="folder for the tables as Markdown")
     parser.add_argument("--csv", type=str | None, default=None, help="folder for the tables as CSV")
     parser.add_argument(
+        "--forest",
+        type=str | None,
+        default=None,
+        help="PNG to write: differences with their intervals, the papers' and ours side by side",
+    )
+    parser.add_argument(
         "--runs",
         type=str | None,
         default=None,
@@ -58,6 +64,11 @@ def main(arguments: list[str]) -> int:
     for folder, ending in ((asked.markdown, "md"), (asked.csv, "csv")):
         if folder is not None:
             write_tables(Path(folder), tables, ending)
+    if asked.forest is not None:
+        from geq_papers.report.forest import forest_png
+        from geq_papers.report.section.claim import current
+
+        write_bytes(Path(asked.forest), forest_png(current(evidence)))
     if asked.json:
         said = {"page": asked.output, "runs": len(evidence.records), "tables": len(tables)}
         print_json({**said, "complaints": list(evidence.complaints)})
@@ -82,10 +93,14 @@ def write_tables(folder: Path, tables: list[ReportTable], ending: str) -> None:
 
 
 def write(path: Path, text: str) -> None:
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
     from geq.atomic_io import write_durably
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_durably(path, text.encode())
+        write_durably(path, content)
     except OSError as problem:
         raise DataError(f"{path} cannot be written ({problem.strerror}): choose another place") from problem

@@ -15,6 +15,9 @@ FEWEST_SEEDS = 3
 """Fewer paired seeds give no verdict."""
 
 CONFIDENCE = 0.95
+POWER = 0.8
+"""Probability with which :func:`detectable` asks for a difference to be found."""
+
 CONTRAST = (1, -1, -1, 1)
 """Of the arms of a claim, two or four: better − worse, minus the same of a further pair."""
 
@@ -32,6 +35,7 @@ class Claim:
         at_least: the difference that must be exceeded. Below 0: "not worse by more than".
         lower_is_better: of the metric.
         ours: this project asks it, no paper claims it (as for the γ = 0 control).
+        seeds: paired seeds that a verdict needs: where a protocol says how many, fewer decide nothing.
         beyond: two further arms. What must exceed ``at_least`` is then the difference of the first two minus
             the difference of these: does a lead grow?
     """
@@ -44,6 +48,7 @@ class Claim:
     at_least: float = 0.0
     lower_is_better: bool = False
     ours: bool = False
+    seeds: int = FEWEST_SEEDS
     beyond: tuple[str, str] | None = None
 
     @property
@@ -65,6 +70,8 @@ class Judgement:
         verdict: what follows.
         reason: why there is no verdict, or "".
         caveat: what to keep in mind with the verdict, or "".
+        detectable: smallest true difference from the threshold that so many seeds find, see
+            :func:`detectable`; None with fewer than two.
     """
 
     claim: Claim
@@ -76,6 +83,7 @@ class Judgement:
     verdict: Verdict
     reason: str = ""
     caveat: str = ""
+    detectable: float | None = None
 
 
 def judge(claim: Claim, records: Iterable[Record]) -> Judgement:
@@ -108,7 +116,8 @@ def judge(claim: Claim, records: Iterable[Record]) -> Judgement:
     mean, low, high = interval(list(differences.values()))
     verdict, reason = decide(claim, mean, low, high, len(differences), undefined)
     caveat = crossed(chosen, differences)
-    return Judgement(claim, differences, mean, low, high, tuple(differences), verdict, reason, caveat)
+    least = detectable(list(differences.values()))
+    return Judgement(claim, differences, mean, low, high, tuple(differences), verdict, reason, caveat, least)
 
 
 def crossed(records: list[Record], seeds: Iterable[int]) -> str:
@@ -135,8 +144,8 @@ def decide(
         return "undecided at this scale", f"{claim.metric} is not a number with seed {listed}"
     if mean is None:
         return "not run", "no seed was run with all of its arms"
-    if seeds < FEWEST_SEEDS or low is None or high is None:
-        return "undecided at this scale", f"{counted(seeds, 'paired seed')}; a verdict needs {FEWEST_SEEDS}"
+    if seeds < claim.seeds or low is None or high is None:
+        return "undecided at this scale", f"{counted(seeds, 'paired seed')}; a verdict needs {claim.seeds}"
     if low > claim.at_least:
         return "holds", ""
     if high < claim.at_least:
@@ -184,3 +193,36 @@ def deviation(values: list[float]) -> float | None:
         return None
     mean = math.fsum(values) / len(values)
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+
+
+def detectable(values: list[float]) -> float | None:
+    """Smallest true mean whose Student interval excludes 0 with a probability of 80 %, from the spread of a
+    sample and its size; None with fewer than two values, and 0 where they do not differ.
+
+    With n values of deviation s, the statistic of a true mean μ has a noncentral t distribution of n − 1
+    degrees of freedom and noncentrality μ√n/s.
+
+    >>> round(detectable([1.0, 2.0, 3.0]), 3)
+    3.261
+    """
+    spread = deviation(values)
+    if spread is None:
+        return None
+    return spread * noncentrality(len(values)) / math.sqrt(len(values))
+
+
+def noncentrality(number: int) -> float:
+    """The noncentrality at which a two-sided t test of ``number`` values has a power of 80 %."""
+    from scipy.special import nctdtr, stdtrit
+
+    freedom = number - 1
+    limit = float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
+
+    def power(shift: float) -> float:
+        return 1 - float(nctdtr(freedom, shift, limit)) + float(nctdtr(freedom, shift, -limit))
+
+    low, high = 0.0, 4 * limit
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if power(middle) < POWER else (low, middle)
+    return high

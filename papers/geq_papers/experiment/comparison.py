@@ -64,6 +64,7 @@ class ExperimentOutcome:
                     "verdict": judged.verdict,
                     "reason": judged.reason,
                     "caveat": judged.caveat,
+                    "detectable": judged.detectable,
                 }
                 for judged in self.judgements
             ],

@@ -29,10 +29,12 @@ from geq_papers.experiment import (
     study_few_images,
     study_final_cifar10,
     study_final_cifar100,
+    study_full,
     study_gamma,
     study_label_noise,
     study_length,
     study_power,
+    study_restoration,
     study_robustness,
     study_scale,
     study_weights,
@@ -81,11 +83,24 @@ PAPERS: dict[str, Experiment] = {module.EXPERIMENT.name: module.EXPERIMENT for m
 
 STUDY: dict[str, Experiment] = {
     one.name: one
-    for one in (*(module.EXPERIMENT for module in _STUDY), study_power.CIFAR10, study_power.CIFAR100)
+    for one in (
+        *(module.EXPERIMENT for module in _STUDY),
+        *(study_power.CIFAR10, study_power.CIFAR100),
+        *study_restoration.EXPERIMENTS,
+        *(study_full.CIFAR10, study_full.CIFAR100, study_full.LENGTH),
+    )
 }
 """Our own questions."""
 
 EXPERIMENTS: dict[str, Experiment] = {**PAPERS, **STUDY}
+
+SUPERSEDED: dict[tuple[str, str, str], str] = {
+    ("geq-table-1a", "geq", "mopteq"): "study-power-cifar10",
+    ("study-label-noise", "geq", "control"): "study-confirmation",
+}
+"""Experiment, better and worse arm of a claim -> the experiment that asks it again, of seeds that nobody had
+seen. As soon as that one has decided, the first answer is retired.
+"""
 
 GROUPS: dict[str, dict[str, Experiment]] = {"all": PAPERS, "study": STUDY}
 """Names that stand for several."""

@@ -32,7 +32,7 @@ def deep(
     for scale in scales:
         options: dict[str, Any] = {
             "override": [f"alpha={alpha:g}"],
-            "gradient": "sam" if way == "†" else "unrolled",
+            "gradient": "averaging" if way == "†" else "unrolled",
             "steps": SMALL_STEPS[scale],
             "regulariser": regulariser,
             "regulariser_weight": weight,

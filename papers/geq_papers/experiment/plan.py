@@ -174,9 +174,11 @@ def trained_by(options: TrainOptions) -> dict[str, Any]:
 
 
 def told(settings: Any) -> dict[str, Any]:
-    """The fields of a dataclass; one that did not exist before changes nothing while it has its default."""
+    """The fields of a dataclass; one that did not exist before changes nothing while it has its default, and
+    one that was renamed keeps the name under which it is recorded.
+    """
     return {
-        item.name: getattr(settings, item.name)
+        item.metadata.get("recorded_as", item.name): getattr(settings, item.name)
         for item in fields(settings)
         if not (item.metadata.get("added_later") and getattr(settings, item.name) == item.default)
     }

@@ -56,10 +56,10 @@ class Record:
 
     @property
     def figures(self) -> dict[str, Any]:
-        """Return the figures of tables and claims: the metrics, and "train_loss" of the last epoch."""
+        """Return the metrics, "cpu_seconds", and "train_loss" of the last epoch, for tables and claims."""
         last = self.epochs[-1] if self.epochs else {}
         fitted = {"train_loss": last["train_loss"]} if "train_loss" in last else {}
-        return fitted | self.metrics
+        return {"cpu_seconds": self.cpu_seconds} | fitted | self.metrics
 
     def line(self) -> str:
         """The record as one line of JSON."""

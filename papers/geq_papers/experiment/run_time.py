@@ -18,6 +18,8 @@ TRAINED: dict[str, float] = {
     "mopteq_small_polynomial": 2.4,
     "mopteq_small_sigmoid": 3.1,
     "opteq_small": 2.2,
+    "restorer_small": 9.5,
+    "dncnn_small": 6.0,
     "dnn_small": 1.9,
     "deep_opteq_small": 2.1,
     "mdeq_small": 2.9,
@@ -70,7 +72,7 @@ def seconds_per_image(model: str) -> float:
 def factor(options: TrainOptions) -> float:
     """Return the factor of the run's settings on the time of its model."""
     result = REGULARISED.get(options.regulariser or "", 1.0)
-    if options.gradient in ("unrolled", "sam"):
+    if options.gradient in ("unrolled", "averaging"):
         result *= UNROLLED_STEP * (options.steps or 20)
     if options.model.startswith("node_") and options.override.get("steps") == 1:
         result /= 4

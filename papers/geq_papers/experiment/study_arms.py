@@ -23,6 +23,7 @@ RANK = Metric("rank_kept", "rank of W_h kept")
 DISTANCE = Metric("distance_ratio", "q, last by first", "", 3)
 BETA = Metric("beta_mean", "mean β", "", 3)
 TRAIN_LOSS = Metric("train_loss", "training loss", "nats", 3, lower_is_better=True)
+CPU = Metric("cpu_seconds", "CPU", "s", 0, lower_is_better=True)
 EVEN_LOSS = Metric("even_loss", "lost by even weights", "points")
 
 

@@ -48,10 +48,10 @@ EXPERIMENT = Experiment(
     opening=__doc__ or "",
     arms={
         **{name: geq_arm(f"‖W‖ ≤ {bound:g}", *bounded(bound)) for name, bound in BOUNDS.items()},
-        "full": geq_arm("‖W‖ = 1.4", "norm=full", "bound=1.4"),
-        "learned": geq_arm("‖W‖ learned below 1.49", "norm=learned", "bound=1.49"),
-        "gain": geq_arm("gain of each channel, ‖W‖ ≤ 1.49", "norm=gain", "bound=1.49"),
-        "frobenius": geq_arm("√k‖V‖_F ≤ 1.4", "norm=frobenius", "bound=1.4"),
+        "full": geq_arm("‖W‖ = 1.4", "constraint=full", "bound=1.4"),
+        "learned": geq_arm("‖W‖ learned below 1.49", "constraint=learned", "bound=1.49"),
+        "gain": geq_arm("gain of each channel, ‖W‖ ≤ 1.49", "constraint=gain", "bound=1.49"),
+        "frobenius": geq_arm("√k‖V‖_F ≤ 1.4", "constraint=frobenius", "bound=1.4"),
         "wide": small_only(
             geq_arm("‖W‖ ≤ 1.4, twice the mid channels (93k)", "bound=1.4", "mid_channels=[32,48,64]")
         ),

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from geq_papers.experiment.experiment import Experiment
-from geq_papers.experiment.geq_arms import ACCURACY, PARAMETERS, against_control
+from geq_papers.experiment.geq_arms import ACCURACY, PARAMETERS
 from geq_papers.experiment.geq_table_1a import EXPERIMENT as TABLE_1A
 from geq_papers.experiment.geq_table_1b import EXPERIMENT as TABLE_1B
 from geq_papers.experiment.study_arms import TRAIN_LOSS
@@ -45,9 +45,10 @@ def power(table: Experiment, data: str) -> Experiment:
         arms={arm: table.arms[arm] for arm in ARMS},
         metrics=(ACCURACY, PARAMETERS, TRAIN_LOSS),
         published={arm: figures for arm, figures in table.published.items() if arm in ARMS},
-        claims=(
-            *(claim for claim in table.claims if (claim.better_arm, claim.worse_arm) == ("geq", "mopteq")),
-            against_control(),
+        claims=tuple(
+            replace(claim, seeds=SEEDS)
+            for claim in table.claims
+            if (claim.better_arm, claim.worse_arm) in (("geq", "mopteq"), ("geq", "control"))
         ),
         scales={
             "smoke": table.scales["smoke"],

@@ -15,12 +15,16 @@ from geq_papers.experiment.run_time import expected_seconds
 
 
 def table_of(found: ExperimentOutcome) -> Any:
-    experiment = found.experiment
+    experiment, smoke = found.experiment, found.scale == "smoke"
     title = f"{experiment.source}: {experiment.title} (scale {found.scale})"
+    if smoke:
+        title = (
+            f"{experiment.source}, smoke test: tiny networks on a few small images; the figures mean nothing"
+        )
     table = new_table("arm", unbroken=("arm",), title=title, title_justify="left")
     table.caption, table.caption_justify = experiment.scale(found.scale).note, "left"
     for metric in experiment.metrics:
-        if has_published(experiment, metric.key):
+        if has_published(experiment, metric.key) and not smoke:
             table.add_column(f"{metric.label}\n{metric.unit}\npublished", justify="right")
         table.add_column(f"{metric.label}\n{metric.unit}\nobtained", justify="right")
     table.add_column("seeds", justify="right")
@@ -28,7 +32,7 @@ def table_of(found: ExperimentOutcome) -> Any:
         row = [experiment.arms[arm].label]
         for metric in experiment.metrics:
             cell = cells[metric.key]
-            if has_published(experiment, metric.key):
+            if has_published(experiment, metric.key) and not smoke:
                 row.append(" ".join(around(cell.published, cell.published_spread, metric.digits)).strip())
             ours = " ".join(around(cell.mean, cell.spread, metric.digits)).strip()
             row.append(ours + (" !" if cell.undefined else ""))
@@ -42,9 +46,11 @@ def has_published(experiment: Experiment, key: str) -> bool:
 
 
 def claims_of(found: ExperimentOutcome) -> Any:
-    """Two lines for each claim."""
+    """Two lines for each claim; none after a smoke test, which decides nothing."""
     from rich.text import Text
 
+    if found.scale == "smoke":
+        return Text(f"no claim is judged by a smoke test; of {len(found.judgements)}, see --scale small")
     colours = {"holds": "bold green", "fails": "bold red"}
     text = Text()
     for judged in found.judgements:

@@ -1,4 +1,4 @@
-"""Matplotlib figures as inline SVG, coloured by the style sheet: one picture for light and dark."""
+"""Matplotlib figures as inline SVG, coloured by the style sheet: one for light and dark, with its caption."""
 
 from __future__ import annotations
 

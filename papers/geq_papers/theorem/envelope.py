@@ -1,4 +1,4 @@
-"""The Moreau envelope of φ and its prox with any step, from the map f alone."""
+"""The Moreau envelope of φ and its prox with any step, from the map f alone, and a check of any prox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of a calibration: reliability diagram, confidences, and out-of-distribution scores."""
+"""Pictures of a calibration: reliability diagram, confidences, scores; bars of a corruption."""
 
 from __future__ import annotations
 

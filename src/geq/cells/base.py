@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -11,10 +12,12 @@ from torch import Tensor, nn
 
 from geq.cells.linearisation import AutogradLinearisation, Linearisation
 from geq.certificates.well_posedness import WellPosedness
-from geq.errors import CheckedOptions, InputError, OptionError, check_kind
+from geq.errors import CheckedOptions, InputError, OptionError, check_kind, one_line
 from geq.operators.operator import Size
 
 State = Tensor | tuple[Tensor, ...]
+SIZES = re.compile(r"size of tensor|shapes cannot be multiplied|size mismatch|expected input")
+"""What torch says where the sizes of two tensors do not fit."""
 
 
 def parts_of(state: State) -> tuple[Tensor, ...]:
@@ -92,7 +95,21 @@ class CellEquation(Equation):
         self.z0: State | None = None
 
     def __call__(self, u: Any) -> Any:
-        return self.cell(u, self.context)
+        try:
+            return self.cell(u, self.context)
+        except RuntimeError as problem:
+            if type(problem) is RuntimeError and self.starts_like_context() and SIZES.search(str(problem)):
+                shapes = [tuple(part.shape) for part in parts_of(u)]
+                raise InputError(
+                    f"{type(self.cell).__name__}.forward must take a state z of the shape it starts with, "
+                    f"zeros like the context, {shapes[0]}: got '{one_line(problem)}'; for a state of another "
+                    "size than x override initial_state(c), or return a context of its size from inject(x)"
+                ) from problem
+            raise
+
+    def starts_like_context(self) -> bool:
+        """Return whether the cell leaves the shape of its state to the context."""
+        return self.z0 is None and type(self.cell).initial_state is Cell.initial_state
 
     def start(self) -> State:
         return self.cell.initial_state(self.context) if self.z0 is None else self.z0

@@ -18,12 +18,14 @@ from geq.command.class_table import class_accuracy, class_tables
 from geq.command.terminal import console_for, new_table, print_json
 from geq.data.dataset_options import IMAGE_FOLDER, check_dataset_name
 from geq.number_format import percent
+from geq.training.headline_metric import unit_of
 from geq.training.photo_folder_options import is_folder, warn_of_changes
 
 SUMMARY = """Measure the trained network of a run on a dataset.
 
 It needs only the run's folder and the data, also on another machine. It prints the accuracy of each class
-and the confusion matrix, and draws them as RUN/evaluation/NAME.png."""
+and the confusion matrix, and draws them as RUN/evaluation/NAME.png; of a network that restores images, PSNR
+and SSIM."""
 
 MEASURES = {
     "accuracy": "accuracy",
@@ -31,8 +33,9 @@ MEASURES = {
     "miou": "mIoU",
     "macc": "mAcc",
     "aacc": "aAcc",
+    "psnr": "PSNR",
 }
-"""Figures in % of one task or the other, as they are written."""
+"""Figures of one task or the other, as they are written."""
 
 
 def declare(parser: Any) -> None:
@@ -86,11 +89,14 @@ def main(arguments: list[str]) -> int:
         "data": where,
         "split": asked.split,
         **result.as_mapping(),
-        "classes": dataset.classes,
-        "class_accuracy": class_accuracy(result.confusion, dataset.classes),
-        "confusion": result.confusion,
-        "picture": keep_confusion(folder, name, result.confusion, dataset.classes, title),
     }
+    if result.confusion:
+        values |= {
+            "classes": dataset.classes,
+            "class_accuracy": class_accuracy(result.confusion, dataset.classes),
+            "confusion": result.confusion,
+            "picture": keep_confusion(folder, name, result.confusion, dataset.classes, title),
+        }
     if asked.json:
         print_json(values)
     else:
@@ -106,7 +112,9 @@ def show(values: dict[str, Any]) -> None:
     table.add_row("images", f"{values['images']:,}")
     for name, label in MEASURES.items():
         if name in values:
-            table.add_row(label, percent(values[name]))
+            table.add_row(label, f"{values[name]:.2f} {unit_of(label)}")
+    if "ssim" in values:
+        table.add_row("SSIM", f"{values['ssim']:.4f}")
     table.add_row("loss", f"{values['loss']:.4f}")
     if "steps" in values:
         table.add_row("solver steps", f"{values['steps']:.2f}")
@@ -120,8 +128,8 @@ def show(values: dict[str, Any]) -> None:
         for name, share in values["class_iou"].items():
             classes.add_row(name, percent(share))
         console.print(classes)
-    else:
+    elif "confusion" in values:
         for part in class_tables(values["confusion"], values["classes"]):
             console.print(part)
-    if values["picture"] is not None:
+    if values.get("picture") is not None:
         console.print(f"picture  {values['picture']}", highlight=False, soft_wrap=True, markup=False)

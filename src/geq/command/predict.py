@@ -8,7 +8,7 @@ from typing import Any
 
 from geq.command.argument_parser import add_inference, add_json, add_quiet, chosen_inference, parse
 from geq.command.terminal import console_for, new_table, print_json
-from geq.errors import OptionError
+from geq.errors import DataError, OptionError
 from geq.number_format import percent
 
 SUMMARY = """Classify image files with the trained network of a run, or segment them.
@@ -40,14 +40,23 @@ def main(arguments: list[str]) -> int:
     from geq.training.run_folder import RunFolder
 
     folder = RunFolder.find(asked.run, asked.runs)
+    named = [Path(name) for name in asked.images]
+    for path in named:  # before torch is loaded
+        if not path.exists():
+            raise DataError(f"there is no file {path}")
 
     from geq.frozen import freeze
     from geq.model.network import Network
-    from geq.training.prediction import Prediction, Predictor, expanded
+    from geq.training.prediction import Prediction, Predictor
 
     data = folder.data()
     model = freeze(Network.from_pretrained(folder.model))
-    paths = expanded(Path(name) for name in asked.images)
+    if model.restores:
+        raise OptionError(
+            f"geq predict is for networks that classify images or label pixels; {folder.title} restores "
+            "images: call the network itself, geq.model.network.Network.from_pretrained"
+        )
+    paths = [image for path in named for image in images_at(path)]
     predictions: list[Any]
     errors: list[str] = []
     if model.labels_pixels:
@@ -80,6 +89,16 @@ def main(arguments: list[str]) -> int:
         for line in [*(f"error  {error}" for error in errors), *in_words(model, proved)]:
             console.print(line, highlight=False, soft_wrap=True, markup=False)
     return 1 if errors else 0
+
+
+def images_at(path: Path) -> list[Path]:
+    """Return a file as it is, and of a folder the images in it."""
+    from geq.data.image_reader import SUFFIXES, image_files
+
+    found = image_files(path, "**/*") if path.is_dir() else [path]
+    if not found:
+        raise DataError(f"the folder {path} has no images ({', '.join(SUFFIXES)})")
+    return found
 
 
 def in_words(model: Any, proved: dict[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Safe unpacking of an untrusted tar archive.
+"""Safe unpacking of an untrusted tar archive, read as a stream of bounded length.
 
 Only plain files and folders are taken, each below the target: no links, no devices, no absolute or climbing
 paths, no more bytes than announced. Nothing appears under its final name before all of it is there.

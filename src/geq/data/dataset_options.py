@@ -53,6 +53,9 @@ class DatasetOptions(metaclass=CheckedOptions):
         subset: number of images to keep, stratified.
         subset_seed: seed of the choice of images to keep.
         label_noise: share of the training images that get a label of another class, drawn at random.
+        damage: damage the images, for a network that restores them: 'impulses', 'salt_and_pepper', 'blocks'
+            or 'noise'; for datasets in memory.
+        test_subset: keep that many test images, stratified.
         folder: for 'imagefolder' and 'hub', the folder to read: absolute, below the current folder or below
             the data root.
         test_share: for an 'imagefolder' of class folders without 'train' and 'val', the share of each class
@@ -70,6 +73,8 @@ class DatasetOptions(metaclass=CheckedOptions):
     subset: int | None = None
     subset_seed: int = 0
     label_noise: float = 0.0
+    damage: Literal["impulses", "salt_and_pepper", "blocks", "noise"] | None = None
+    test_subset: int | None = None
     folder: Path | str | None = None
     test_share: float = 0.2
     class_list: Path | str | None = None
@@ -78,8 +83,10 @@ class DatasetOptions(metaclass=CheckedOptions):
     label_column: str | None = None
 
     def __post_init__(self) -> None:
-        if self.subset is not None and self.subset < 1:
-            raise OptionError(f"subset must be at least 1 image: got {self.subset}")
+        for name in ("subset", "test_subset"):
+            number = getattr(self, name)
+            if number is not None and number < 1:
+                raise OptionError(f"{name} must be at least 1 image: got {number}")
         check_seed(self.validation_seed, "validation_seed")
         check_seed(self.subset_seed, "subset_seed")
 

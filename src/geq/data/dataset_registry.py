@@ -19,6 +19,7 @@ from geq.data.hub import HubDataset, read_hub
 from geq.data.mnist import STATISTICS as MNIST_STATISTICS
 from geq.data.mnist import read_mnist
 from geq.data.photo_folder import find_folder, read_photos
+from geq.data.restoration import DamageName, RestorationDataset
 from geq.data.segmentation import (
     CAMVID_STATISTICS,
     CITYSCAPES_STATISTICS,
@@ -36,7 +37,7 @@ from geq.data.splits import (
 )
 from geq.errors import MissingDataError, OptionError, unknown_name
 
-AnyDataset = ImageDataset | FolderDataset | HubDataset | SegmentationDataset
+AnyDataset = ImageDataset | FolderDataset | HubDataset | SegmentationDataset | RestorationDataset
 Official = Literal["train", "test"]
 
 
@@ -205,8 +206,8 @@ _REGISTRY: dict[str, DatasetInfo] = {
         options=frozenset({"folder", "image_size", "image_column", "label_column"}),
     ),
 }
-_SUBSET = {"subset", "subset_seed"}
-_SHARED = {"validation", "validation_seed", "label_noise", *_SUBSET}
+_SUBSET = {"subset", "subset_seed", "test_subset"}
+_SHARED = {"validation", "validation_seed", "label_noise", "damage", *_SUBSET}
 
 
 def dataset_names() -> tuple[str, ...]:
@@ -230,6 +231,8 @@ def load_dataset(
     subset: int | None = None,
     subset_seed: int = 0,
     label_noise: float = 0.0,
+    damage: DamageName | None = None,
+    test_subset: int | None = None,
     folder: Path | str | None = None,
     test_share: float = 0.2,
     class_list: Path | str | None = None,
@@ -252,6 +255,8 @@ def load_dataset(
         subset=subset,
         subset_seed=subset_seed,
         label_noise=label_noise,
+        damage=damage,
+        test_subset=test_subset,
         folder=folder,
         test_share=test_share,
         class_list=class_list,
@@ -273,14 +278,18 @@ def load_with_options(name: str, split: Split, root: Path, options: DatasetOptio
         known = ", ".join(sorted(info.options | shared)) or "none"
         raise OptionError(f"{name} has no option {option!r} (it has: {known})")
     dataset = _read_split(info, name, split, root, options)
+    assert not isinstance(dataset, RestorationDataset)
+    kept = options.test_subset if split == "test" and options.test_subset is not None else options.subset
     if isinstance(dataset, SegmentationDataset):
-        if options.subset is None:
+        if kept is None:
             return dataset
-        return dataset.subset(
-            stratified(torch.zeros(len(dataset)).long(), options.subset, options.subset_seed)[0]
-        )
-    if options.subset is not None:
-        dataset = subset_by_size(dataset, options.subset, options.subset_seed)
+        return dataset.subset(stratified(torch.zeros(len(dataset)).long(), kept, options.subset_seed)[0])
+    if kept is not None:
+        dataset = subset_by_size(dataset, kept, options.subset_seed)
+    if options.damage is not None:
+        if not isinstance(dataset, ImageDataset):
+            raise OptionError(f"only datasets in memory can be damaged: got {name}; take one such as cifar10")
+        return RestorationDataset(dataset, options.damage)
     return with_label_noise(dataset, options.label_noise) if split == "train" else dataset
 
 

@@ -17,6 +17,7 @@ from geq.data.class_folders import FolderDataset
 from geq.data.dataset import ImageDataset
 from geq.data.dataset_registry import AnyDataset
 from geq.data.hub import HubDataset
+from geq.data.restoration import RestorationDataset
 from geq.errors import DataError
 from geq.safe_parsing import finite
 
@@ -83,6 +84,9 @@ def _content(dataset: AnyDataset) -> Iterator[bytes | memoryview]:
     elif isinstance(dataset, HubDataset):
         yield _raw(dataset.labels)
         yield from _cells(dataset)
+    elif isinstance(dataset, RestorationDataset):
+        yield dataset.damage.encode()
+        yield from _content(dataset.source)
     else:
         yield from _files([path for pair in dataset.paths for path in pair])
 

@@ -1,4 +1,4 @@
-"""Comparison of an exported file with the network, before the file is written.
+"""Comparison of an exported file with the network, on sample images, before the file is written.
 
 Two programs that stop at a tolerance of 1e-3 may stop one step apart, and then differ by about 1e-3. So the
 comparison is made at a tolerance of 1e-6, where both are at the same fixed point; at the network's own

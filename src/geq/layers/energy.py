@@ -27,7 +27,7 @@ tolerance of 1e-3.
 STRONGEST = 1.4
 """Bound of ‖W‖ for Gaussian layers on maps. Up to √2.24 ≈ 1.497 the hidden objective is strongly convex, so
 that the equilibrium is unique; the stronger the feedback, the more accurate was a network of such layers
-(docs/study.md, question 2).
+(docs/study-tables.md, question 2).
 """
 
 

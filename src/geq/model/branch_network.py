@@ -61,7 +61,7 @@ Gamma = Literal[
     "zero",
 ]
 Topology = Literal["parallel", "cascade"]
-Norm = Literal["operator", "full", "learned", "gain", "frobenius", "weight", "none"]
+FeedbackConstraint = Literal["operator", "full", "learned", "gain", "frobenius", "weight", "none"]
 Spectrum = Literal["random", "flat"]
 
 GAMMA_RULES: dict[Gamma, Callable[..., GammaRule]] = {
@@ -77,7 +77,7 @@ GAMMA_RULES: dict[Gamma, Callable[..., GammaRule]] = {
 }
 """Name of a γ rule -> the rule for its number."""
 
-CONSTRAINTS: dict[Norm, Callable[[float], Constraint]] = {
+CONSTRAINTS: dict[FeedbackConstraint, Callable[[float], Constraint]] = {
     "operator": SpectralBound,
     "full": SpectralEquality,
     "learned": LearnedSpectralBound,
@@ -108,14 +108,15 @@ class BranchConfig(DifferentiationConfig):
             "…_patch", for each patch).
         degree, width: of the polynomial kernel.
         injection_scale: constant factor on the normalised Ux.
-        norm, bound: norm rule of W, and the bound of all rules but "weight" and "none".
+        constraint, bound: constraint on W, and the bound of all constraints but "weight" and "none".
         feedback_start: factor on the random weights that W starts with. Those of 1 start above the usual
             bounds, which cut them; rules that keep ‖W‖ for any V ("full", "learned", "gain") start alike.
         feedback_spectrum: "random", or "flat": W starts as ``bound`` times an isometry (times
             ``feedback_start``), so that every direction has the feedback that one has otherwise.
         tol, max_steps, memory: of the Anderson solver.
         topology: "parallel" as in the papers, or "cascade".
-        gradient and the rest: how the fixed point is differentiated; a regulariser is used by "sam" only.
+        gradient and the rest: how the fixed point is differentiated; only "averaging" uses a
+            regulariser.
     """
 
     kernel: KernelName = field(default="patch_gaussian", kw_only=True)
@@ -133,7 +134,7 @@ class BranchConfig(DifferentiationConfig):
     gamma_value: float = field(default=0.2, kw_only=True)
     degree: int = field(default=2, kw_only=True)
     injection_scale: float = field(default=1.0, kw_only=True)
-    norm: Norm = field(default="operator", kw_only=True)
+    constraint: FeedbackConstraint = field(default="operator", kw_only=True, metadata={"recorded_as": "norm"})
     bound: float = field(default=0.95, kw_only=True)
     tol: float = field(default=1e-3, kw_only=True)
     max_steps: int = field(default=50, kw_only=True)
@@ -145,9 +146,9 @@ class BranchConfig(DifferentiationConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.regulariser != "none" and self.gradient != "sam":
+        if self.regulariser != "none" and self.gradient != "averaging":
             raise OptionError(
-                f"the regulariser of this network is for gradient sam: got {self.regulariser} with "
+                f"the regulariser of this network is for gradient averaging: got {self.regulariser} with "
                 f"{self.gradient}; only a Deep OptEq can have it in its problem"
             )
         if not self.scales or len(self.scales) != len(self.mid_channels):
@@ -207,10 +208,10 @@ class BranchConfig(DifferentiationConfig):
         return layer
 
     def layer(self, in_channels: int, mid_channels: int, scale: int) -> Equilibrium:
-        solver, gradient, norm = (
+        solver, gradient, constraint = (
             Anderson(self.memory),
             self.differentiation(),
-            CONSTRAINTS[self.norm](self.bound),
+            CONSTRAINTS[self.constraint](self.bound),
         )
         if self.kernel == "patch_gaussian":
             return GEQ2d(
@@ -221,7 +222,7 @@ class BranchConfig(DifferentiationConfig):
                 channel_split=self.channel_split,
                 hidden=self.hidden,
                 gamma=self.gamma_rule(mid_channels, scale),
-                constraint=norm,
+                constraint=constraint,
                 injection_scale=self.injection_scale,
                 solver=solver,
                 gradient=gradient,
@@ -230,7 +231,7 @@ class BranchConfig(DifferentiationConfig):
             )
         if self.kernel == "gaussian":
             U = injection(Convolution(in_channels, mid_channels), normalise=True, scale=self.injection_scale)
-            W = Convolution(self.out_channels, mid_channels, constraint=norm)
+            W = Convolution(self.out_channels, mid_channels, constraint=constraint)
             problem = EnergyProblem(GaussianKernel(self.gamma_rule(self.channel_split, self.patch)), W, U)
             return Equilibrium(problem, solver, gradient, self.tol, self.max_steps)
         kernels: dict[str, Kernel] = {
@@ -243,7 +244,7 @@ class BranchConfig(DifferentiationConfig):
             self.out_channels,
             mid_channels,
             kernel=kernels[self.kernel],
-            constraint=norm,
+            constraint=constraint,
             solver=solver,
             gradient=gradient,
             tol=self.tol,

@@ -21,10 +21,10 @@ from geq.safe_parsing import short
 
 CLASS_KEY = "class"
 
-Differentiation = Literal["implicit", "phantom", "jacobian_free", "unrolled", "sam"]
+Differentiation = Literal["implicit", "phantom", "jacobian_free", "unrolled", "averaging"]
 Regulariser = Literal["none", "decay", "sparsity", "incay", "decorrelation", "hsic", "hsic_fourier"]
 
-STEPPED = ("phantom", "unrolled", "sam")
+STEPPED = ("phantom", "unrolled", "averaging")
 """Gradients that have a number of steps."""
 
 ADDED_LATER = {"added_later": True}

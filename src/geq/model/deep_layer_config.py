@@ -53,8 +53,8 @@ class DeepLayerConfig(DifferentiationConfig):
             separable=self.separable,
             normalise_input=normalise_input,
             constraint=SpectralBound(self.bound),
-            # The gradient "sam" follows the regulariser itself.
-            regulariser=None if self.gradient == "sam" else self.feature_regulariser(),
+            # The gradient "averaging" follows the regulariser itself.
+            regulariser=None if self.gradient == "averaging" else self.feature_regulariser(),
             regulariser_step=self.regulariser_weight,
             solver=Anderson(self.memory),
             gradient=self.differentiation(),

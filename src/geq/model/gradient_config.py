@@ -31,11 +31,11 @@ class DifferentiationConfig(NetworkConfig):
     """A network whose equilibria can be differentiated in any way.
 
     Args:
-        gradient: how the fixed point is differentiated; "sam" also chooses it by the regulariser.
+        gradient: how the fixed point is differentiated; "averaging" also chooses it by the regulariser.
         gradient_tol: of "implicit"; None is 1e-3, or 1e-2 for the Gaussian kernels, whose weak feedback makes
             that as exact.
-        gradient_steps: of "phantom", "unrolled" and "sam"; None is the class's own (5 for "phantom", 20 for
-            the others, as in the papers).
+        gradient_steps: of "phantom", "unrolled" and "averaging"; None is the class's own (5 for "phantom",
+            20 for the others, as in the papers).
         gradient_damping: of the same; None is the class's own (0.8 for "phantom", otherwise 1).
         regulariser: what the features should be like.
         regulariser_weight: its γ.
@@ -55,10 +55,10 @@ class DifferentiationConfig(NetworkConfig):
                 f"regulariser_weight must be above 0: got {self.regulariser_weight}; the regulariser none "
                 "has no effect at all"
             )
-        if self.gradient == "sam" and self.regulariser == "none":
+        if self.gradient == "averaging" and self.regulariser == "none":
             raise OptionError(
-                f"gradient sam needs a regulariser, one of {', '.join(REGULARISERS)}: got none; without one, "
-                "use unrolled"
+                f"gradient averaging needs a regulariser, one of {', '.join(REGULARISERS)}: got none; "
+                "without one, use unrolled"
             )
         self.differentiation()  # a wrong number of steps is an error here, not when the network is built
 

@@ -30,6 +30,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "mondeq": ("mon_",),
     "opteq": ("opteq_", "mopteq_"),
     "opteq_imagenet": ("opteq_imagenet",),
+    "restorer": ("restorer_", "dncnn_"),
 }
 """File below ``geq/model/`` -> the prefixes of the names of its models."""
 

@@ -1,4 +1,4 @@
-"""The base of every model: what it is built from, and what its equilibria did in the last forward pass."""
+"""Base class of every model, the feature maps that it names, and its construction without memory."""
 
 from __future__ import annotations
 
@@ -71,6 +71,9 @@ class Network(nn.Module):
 
     labels_pixels: ClassVar[bool] = False
     """True for logits of each pixel, false for logits of the whole image."""
+
+    restores: ClassVar[bool] = False
+    """Whether the outputs are the colours of the image without its damage, and no logits."""
 
     registry_name: str | None = None
     """The name that :func:`geq.model.model_registry.create_model` was called with."""

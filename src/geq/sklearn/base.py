@@ -145,7 +145,6 @@ class EquilibriumEstimator(BaseEstimator, metaclass=CheckedOptions):
         # Not numpy.ndim, which asks the array's own library where it has one.
         axes = X.ndim if hasattr(X, "ndim") else numpy.asarray(X).ndim
         if axes > 2:
-            # Whole numbers (pixels) in single precision, where convolutions are fast.
             whole = numpy.asarray(X).dtype.kind in "uib"
             dtype = numpy.float32 if whole else (numpy.float64, numpy.float32)
             images = channels_first(check_array(X, dtype=dtype, allow_nd=True), self.channel_axis)
@@ -194,7 +193,9 @@ class EquilibriumEstimator(BaseEstimator, metaclass=CheckedOptions):
 
     def _begin(self, data: Array, outputs: int) -> EstimatorNetwork:
         """A fresh network, and fresh statistics, for data of this kind."""
-        self._dtype = torch.float32 if data.dtype == numpy.float32 else torch.float64
+        # Images in single precision, where convolutions are fast; scikit-learn's own come in double.
+        single = data.dtype == numpy.float32 or self.image_shape_ is not None
+        self._dtype = torch.float32 if single else torch.float64
         self._random_state = check_random_state(self.random_state)
         self.scaler_ = StandardScaler()
         self._streams = False

@@ -19,6 +19,14 @@ from geq.sklearn.kernel_estimators import GaussianEstimator, LinearKernelEstimat
 Classifier = TypeVar("Classifier", bound="EquilibriumClassifier")
 
 
+def two_classes(labels: Any) -> Array:
+    """Return the classes among the labels; with fewer than two there is nothing to learn."""
+    classes = numpy.unique(labels)
+    if len(classes) < 2:
+        raise InputError(f"a classifier needs labels of at least two classes: got {len(classes)} class")
+    return classes
+
+
 class EquilibriumClassifier(ClassifierMixin, EquilibriumEstimator):
     """Cross-entropy over the labels in ``classes_``, which may be of any type."""
 
@@ -38,7 +46,7 @@ class EquilibriumClassifier(ClassifierMixin, EquilibriumEstimator):
         data, labels = self._read_both(X, y, reset=not again)
         weight = self._weights(sample_weight, data)
         if not again:
-            self.classes_ = numpy.unique(labels)
+            self.classes_ = two_classes(labels)
         used = weight > 0
         data, weight, target = data[used], weight[used], torch.from_numpy(self._indices(labels)[used])
         if again:
@@ -67,7 +75,7 @@ class EquilibriumClassifier(ClassifierMixin, EquilibriumEstimator):
         data, labels = self._read_both(X, y, reset=first)
         weight = self._weights(sample_weight, data)
         if first:
-            self.classes_ = numpy.unique(classes)
+            self.classes_ = two_classes(classes)
         elif classes is not None and not numpy.array_equal(numpy.unique(classes), self.classes_):
             raise OptionError(
                 f"classes must be those of the first call, {self.classes_}: got {numpy.unique(classes)}"
@@ -96,6 +104,11 @@ class EquilibriumClassifier(ClassifierMixin, EquilibriumEstimator):
         if len(unknown):
             raise InputError(f"labels must be among the classes {self.classes_}: got {unknown} as well")
         return numpy.searchsorted(self.classes_, labels)
+
+    def decision_function(self, X: Any) -> Array:
+        """Return the logits ``(n, classes)``; of two classes ``(n,)``, that of the second less the first."""
+        logits = self._outputs(X).numpy()
+        return logits if logits.shape[1] > 2 else logits[:, 1] - logits[:, 0]
 
     def predict_proba(self, X: Any) -> Array:
         """``(n, classes)`` probabilities, in the order of ``classes_``."""

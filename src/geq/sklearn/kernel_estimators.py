@@ -1,4 +1,4 @@
-"""The equilibria of the estimators: GEQ's, with a Gaussian kernel, and OptEq's, with a linear one."""
+"""Layers of the estimators: GEQ's with a Gaussian kernel and its rule for γ, OptEq's with a linear kernel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from geq.errors import OptionError
 from geq.layers import GEQ2d, GEQLinear, OptEq2d, OptEqLinear
 from geq.sklearn.base import EquilibriumEstimator
 from geq.sklearn.network import Layers
-from geq.sklearn.validation import stores_anything
+from geq.sklearn.validation import check_number, stores_anything
 
 
 class ExpectedGamma(GammaRule):
@@ -121,6 +121,10 @@ class GaussianEstimator(EquilibriumEstimator):
         )
         self.gamma = gamma
         self.learn_gamma = learn_gamma
+
+    def _check_options(self) -> None:
+        super()._check_options()
+        check_number("gamma", self.gamma, 0)
 
     def _layers(self) -> Layers:
         def linear(inputs: int, width: int) -> GEQLinear:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -72,6 +74,11 @@ def decoupled_adam(groups: list[dict[str, Any]], lr: float, weight_decay: float)
     return torch.optim.AdamW([decaying, others], lr=lr, weight_decay=weight_decay, fused=True)
 
 
+def print_plainly(text: str) -> None:
+    """Print a line, with skorch's colours on a terminal only."""
+    print(text if sys.stdout.isatty() else re.sub(r"\x1b\[\d+m", "", text))
+
+
 def training_net(
     network: EstimatorNetwork,
     *,
@@ -99,7 +106,8 @@ def training_net(
         iterator_valid__batch_size=PREDICTION_BATCH,
         iterator_valid__collate_fn=same,
         callbacks=callbacks,
-        **({} if verbose else {"callbacks__print_log": None}),  # it makes its table even where none is shown
+        # Without a sink it would make its table even where none is shown.
+        **({"callbacks__print_log__sink": print_plainly} if verbose else {"callbacks__print_log": None}),
         train_split=train_split,
         device=device,
         verbose=verbose,

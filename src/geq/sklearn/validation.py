@@ -1,4 +1,4 @@
-"""Refuse values that overflow inside the network: an estimator never answers NaN."""
+"""Validation of parameters and data: what would overflow inside the network is refused."""
 
 from __future__ import annotations
 

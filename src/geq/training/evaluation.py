@@ -26,15 +26,16 @@ class EvaluationResult:
 
     Args:
         images: number of images.
-        loss: mean cross-entropy.
-        confusion: how many of class t (row) were given class p (column): images, or pixels of masks.
+        loss: mean loss: the cross-entropy, or the absolute error of a restored image.
+        confusion: how many of class t (row) were given class p (column): images, or pixels of masks;
+            empty where nothing is classified.
         steps, residual, unconverged: mean evaluations of the maps, worst residual, share of samples that
             missed the tolerance; None for a network without equilibria.
     """
 
     images: int
     loss: float
-    confusion: list[list[int]] = field(repr=False)
+    confusion: list[list[int]] = field(default_factory=list, repr=False)
     steps: float | None = None
     residual: float | None = None
     unconverged: float | None = None

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-HEADLINES = {"accuracy": "accuracy", "miou": "mIoU"}
+HEADLINES = {"accuracy": "accuracy", "miou": "mIoU", "psnr": "PSNR"}
 """Its name in the log, and how it is written; every run has one of them."""
+UNITS = {"PSNR": "dB"}
+"""Unit of a headline by its label; those that are missing are in %."""
 
 
 def headline_of(record: Mapping[str, Any], part: str) -> tuple[str, float] | None:
@@ -19,3 +21,11 @@ def headline_of(record: Mapping[str, Any], part: str) -> tuple[str, float] | Non
         if f"{part}_{name}" in record:
             return label, float(record[f"{part}_{name}"])
     return None
+
+
+def unit_of(label: str) -> str:
+    """
+    >>> unit_of("PSNR"), unit_of("accuracy")
+    ('dB', '%')
+    """
+    return UNITS.get(label, "%")

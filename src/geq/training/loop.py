@@ -114,6 +114,7 @@ class Loop:
 
     def begin(self, stack: ExitStack, safe: str) -> None:
         """Start the processes, and put everything where it is used; ``stack`` undoes it."""
+        stack.enter_context(ignore_failures(self.model))  # the log counts them, and warns above a share
         self.fabric.launch()
         processes = ProcessMonitor(safe)
         stack.callback(processes.stop)

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from geq.data.image_reader import SUFFIXES, image_files, middle_square, read_image, rgb_pixels
+from geq.data.image_reader import middle_square, read_image, rgb_pixels
 from geq.data.transform.base import Normalize
 from geq.equilibrium import ignore_failures
 from geq.errors import DataError, InputError, OptionError
@@ -169,19 +169,6 @@ def load(name: str | Path, runs: str | Path = "runs") -> Predictor:
             "'geq predict' or geq.training.segmentation_prediction.predict_scenes"
         )
     return Predictor(network, folder.data())
-
-
-def expanded(paths: Iterable[Path]) -> list[Path]:
-    """Return the files among ``paths``, and the images in the folders among them."""
-    found: list[Path] = []
-    for path in paths:
-        if not path.exists():
-            raise DataError(f"there is no file {path}")
-        inside = image_files(path, "**/*") if path.is_dir() else [path]
-        if not inside:
-            raise DataError(f"the folder {path} has no images ({', '.join(SUFFIXES)})")
-        found += inside
-    return found
 
 
 def several(images: Any) -> Iterable[Any] | None:

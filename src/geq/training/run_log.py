@@ -1,4 +1,4 @@
-"""The log of a run, for programs and TensorBoard; for people a bar, or a line per epoch."""
+"""Log of a run: files for programs and TensorBoard, and a progress bar or a line per epoch for people."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor
 
 from geq.training.checkpoint import Position
-from geq.training.headline_metric import headline_of
+from geq.training.headline_metric import headline_of, unit_of
 from geq.training.run_folder import RunFolder
 from geq.training.task import Task
 
@@ -51,7 +51,9 @@ def line(record: dict[str, Any], monitored: str) -> str:
     for part in ("train", monitored):
         reached = headline_of(record, part)
         if reached is not None:
-            parts.append(f"{reached[0] if part == 'train' else monitored} {reached[1]:.2f} %")
+            parts.append(
+                f"{reached[0] if part == 'train' else monitored} {reached[1]:.2f} {unit_of(reached[0])}"
+            )
     if "solver_steps" in record:
         parts.append(f"steps {record['solver_steps']:.1f}")
         parts.append(f"residual {record['solver_residual']:.0e}")

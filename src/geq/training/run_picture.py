@@ -14,10 +14,11 @@ from torch.nn import functional
 from geq.atomic_io import explained_write_errors, write_durably
 from geq.data.dataset import Dataset
 from geq.data.transform.base import Normalize
+from geq.equilibrium import ignore_failures
 from geq.errors import GeqError
 from geq.model.network import Network
 from geq.training.equilibrium_probe import probe
-from geq.training.headline_metric import HEADLINES, headline_of
+from geq.training.headline_metric import HEADLINES, headline_of, unit_of
 from geq.training.matplotlib_figure import new_figure, png
 from geq.training.run_folder import RunFolder
 
@@ -30,7 +31,7 @@ def draw_run(folder: RunFolder, model: Network, test: Dataset) -> None:
     images, labels = test.batch(spread_over_classes(test, SHOWN))
     normalised = Normalize.by(folder.data().statistics)(images, torch.Generator())
     maps = attention_maps(model, normalised)
-    with torch.no_grad():
+    with torch.no_grad(), ignore_failures(model):
         predicted = model.eval()(normalised.to(next(model.parameters()))).argmax(1)
     rows = len(maps)
     figure = new_figure(12.0, 4.2 + (1.6 * (rows + 1) if rows else 0))
@@ -71,7 +72,7 @@ def attention_maps(model: Network, images: Float[Tensor, "b c h w"]) -> dict[str
 def _title(folder: RunFolder) -> str:
     options, final = folder.options(), folder.result()
     reached = None if final is None else headline_of(final, "test")
-    words = "" if reached is None else f": test {reached[0]} {reached[1]:.2f} %"
+    words = "" if reached is None else f": test {reached[0]} {reached[1]:.2f} {unit_of(reached[0])}"
     return f"{options.model} on {options.data}{words} (run {folder.name})"
 
 
@@ -84,7 +85,7 @@ def draw_curves(figure: Any, folder: RunFolder) -> None:
     monitored = "validation" if any("validation_loss" in record for record in epochs) else "test"
     judged = next(name for name in HEADLINES if any(f"train_{name}" in record for record in epochs))
     for axis, quantity, label in zip(
-        axes, ("loss", judged), ("loss", f"{HEADLINES[judged]} (%)"), strict=False
+        axes, ("loss", judged), ("loss", f"{HEADLINES[judged]} ({unit_of(HEADLINES[judged])})"), strict=False
     ):
         for name, style in (("train", "--"), (monitored, "-")):
             points = [(r["epoch"], r[f"{name}_{quantity}"]) for r in epochs if f"{name}_{quantity}" in r]
@@ -119,7 +120,8 @@ def _draw_solver(axis: Any, epochs: list[dict[str, Any]]) -> None:
 
 def _draw_attention(figure: Any, images: Tensor, maps: dict[str, Tensor], titles: list[str]) -> None:
     figure.suptitle(
-        "attention β of the patches: bright where the equilibrium explains the image, dark where it does not"
+        "attention β of the patches: bright where the state explains the patch, or the patch is small; "
+        "dark for outliers"
     )
     axes = figure.subplots(len(maps) + 1, len(images), squeeze=False)
     pictures = images.permute(0, 2, 3, 1).numpy()

@@ -1,4 +1,4 @@
-"""Pictures of labelled pixels: masks in their published colours, laid over the image, with a legend.
+"""Pictures of labelled pixels: masks in their published colours over the image, and the picture of a run.
 
 A mask is written as a PNG with a palette: it looks coloured, and its values are the labels themselves.
 """

@@ -1,4 +1,4 @@
-"""The task of labelling every pixel, in the same loop as classification."""
+"""Task of labelling every pixel, and the choice between it and classification."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from torch.nn import functional
 
 from geq.data.dataset import Dataset
 from geq.data.loader import BatchLoader
+from geq.data.restoration import RestorationDataset
 from geq.data.segmentation import IGNORE, SegmentationDataset
 from geq.errors import OptionError
 from geq.model.network import Network
 from geq.training.confusion import SegmentationMeasures, class_iou
 from geq.training.evaluation import EvaluationResult, evaluating
 from geq.training.metrics import SolverMeasures
+from geq.training.restoration_task import RestorationTask
 from geq.training.run_folder import RunFolder
 from geq.training.sliding_window import Inference
 from geq.training.task import ClassificationTask, Task
@@ -101,8 +103,18 @@ def evaluate_segmenter(
 
 
 def task_class(model: Network, dataset: Dataset) -> type[Task]:
-    """Check that masks meet a segmenter, and single labels a classifier."""
+    """Check that damaged images meet a restorer, masks a segmenter, and single labels a classifier."""
     name = model.registry_name or type(model).__name__
+    if model.restores != isinstance(dataset, RestorationDataset):
+        raise OptionError(
+            f"{name} restores damaged images: say which damage, such as --data.damage impulses, or choose a "
+            "model such as resnet_small"
+            if model.restores
+            else f"the images of {dataset.name} are damaged, and {name} does not restore images: choose a "
+            "model such as restorer_small, or leave --data.damage out"
+        )
+    if model.restores:
+        return RestorationTask
     has_masks, labels_pixels = isinstance(dataset, SegmentationDataset), model.labels_pixels
     if has_masks and not labels_pixels:
         raise OptionError(

@@ -15,8 +15,10 @@ from geq.data.dataset_registry import AnyDataset, DatasetOptions, dataset_info, 
 from geq.data.fingerprint import Fingerprint
 from geq.data.loader import BatchLoader
 from geq.data.photo_folder import find_folder
+from geq.data.restoration import RestorationDataset
 from geq.data.segmentation import SegmentationDataset
-from geq.data.transform.base import Normalize
+from geq.data.transform.base import Normalize, Transform
+from geq.data.transform.damage import Damaging
 from geq.data.transform.default_transform import Augment, default_transform
 from geq.errors import CheckpointError, DataError, OptionError
 from geq.model.catalogue import catalogue
@@ -208,9 +210,18 @@ def training_loader(
         raise OptionError(
             f"batch_size must be divisible by the {world_size} devices: got {options.batch_size}"
         )
-    transform = default_transform(
-        options.data, True, augmentation(options.data, options.augment), statistics=dataset.statistics
-    )
+    transform: Transform
+    if isinstance(dataset, RestorationDataset):
+        if options.augment not in ("auto", "none"):
+            raise OptionError(
+                "damaged images are not varied besides, as their damage is another one in each epoch: got "
+                f"augment {options.augment}; leave it out"
+            )
+        transform = Damaging(dataset.damage)
+    else:
+        transform = default_transform(
+            options.data, True, augmentation(options.data, options.augment), statistics=dataset.statistics
+        )
     return BatchLoader(
         dataset,
         options.batch_size // world_size,
@@ -244,7 +255,8 @@ def evaluation_loader(
     These are the ones that the network was trained with, never those of the images at hand: a test set that
     is brighter than the training set must look brighter to the network.
     """
-    transform = Normalize.by(statistics)
+    is_damaged = isinstance(dataset, RestorationDataset)
+    transform: Transform = Damaging(dataset.damage) if is_damaged else Normalize.by(statistics)
     return BatchLoader(
         dataset,
         batch_size or evaluation_batch(dataset),

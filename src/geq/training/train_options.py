@@ -123,12 +123,12 @@ class ModelOptions:
         model: name of the network; 'geq models' lists them.
         override: fields of its configuration to change.
         gradient: gradient of the equilibria: 'implicit' (exact), 'phantom' or 'jacobian_free' (approximate),
-            'unrolled' (a fixed number of iterations) or 'sam' (the same with sequential averaging towards
-            the regulariser). The default is the model's own; it replaces --model.gradient.
-        steps: number of iterations of 'unrolled' and 'sam' (default 20), or of terms of 'phantom' (5).
+            'unrolled' (a fixed number of iterations) or 'averaging' (the same with sequential averaging
+            towards the regulariser). The default is the model's own; it replaces --model.gradient.
+        steps: number of iterations of 'unrolled' and 'averaging' (default 20), or of terms of 'phantom' (5).
         regulariser: regulariser of the features: 'decay', 'sparsity', 'incay', 'decorrelation', 'hsic',
-            'hsic_fourier' or 'none'. It needs the gradient 'sam' or, with any other gradient, a Deep OptEq,
-            whose problem it then changes.
+            'hsic_fourier' or 'none'. It needs the gradient 'averaging' or, with any other gradient, a Deep
+            OptEq, whose problem it then changes.
         regulariser_weight: γ of the regulariser.
     """
 

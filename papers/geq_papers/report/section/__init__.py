@@ -1,4 +1,4 @@
-"""The sections of the page, one file each."""
+"""Sections of the page, one file each, and their common class."""
 
 from __future__ import annotations
 

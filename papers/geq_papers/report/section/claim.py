@@ -6,13 +6,14 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import get_args
 
-from geq.number_format import signed
+from geq.number_format import shown, signed
 from geq.safe_parsing import identifier
 from geq_papers.experiment.claim import Judgement, Verdict, judge
 from geq_papers.experiment.experiment import Experiment
-from geq_papers.experiment.experiment_registry import STUDY
+from geq_papers.experiment.experiment_registry import STUDY, SUPERSEDED
 from geq_papers.report.chart import IntervalStrip
 from geq_papers.report.evidence import Evidence
+from geq_papers.report.forest import forest_figures
 from geq_papers.report.section import Section
 from geq_papers.report.table import Column, ReportTable, TableCell
 
@@ -37,11 +38,12 @@ NOTE = (
     "A difference above 0 speaks for the claim, in the unit of its metric. Ours is the mean over paired "
     "seeds, below it Student's 95 % interval; fewer than three pairs give no verdict. In the picture the "
     "line is zero, the dot and bar are ours, the hollow diamond is the published difference; each has its "
-    "own scale."
+    "own scale. Below the seeds is the smallest true difference that so many find with a probability of "
+    "80 %, from the spread that was seen."
 )
 CSV = (
     "verdict", "claim", "experiment", "source", "scale", "metric", "better arm", "worse arm", "at least",
-    "published difference", "our difference", "low", "high", "seeds", "reason", "caveat",
+    "published difference", "our difference", "low", "high", "seeds", "detectable", "reason", "caveat",
 )  # fmt: skip
 
 
@@ -68,10 +70,7 @@ class Party:
 
 def judge_all(evidence: Evidence) -> list[Found]:
     """Return every claim of every experiment with its verdict, those that were decided first."""
-    found: list[Found] = []
-    for group in evidence.groups:
-        if group.experiment is not None:
-            found += [(group.experiment, group.scale, one) for one in group.judgements()]
+    found = judged(evidence)
     for experiment in evidence.missing:
         found += [(experiment, "", judge(claim, [])) for claim in experiment.claims]
     order = list(MARKS)
@@ -81,6 +80,8 @@ def judge_all(evidence: Evidence) -> list[Found]:
 def summary(evidence: Evidence) -> Section:
     """Show the claims of the papers, and apart from them our own questions."""
     found = judge_all(evidence)
+    retired = [one for one in found if is_retired(*one, found)]
+    found = [one for one in found if one not in retired]
     of_papers = [one for one in found if one[0].name not in STUDY]
     parties = [
         party(name, title, noun, chosen)
@@ -98,12 +99,43 @@ def summary(evidence: Evidence) -> Section:
                 "Study questions",
                 [one for one in found if one[0].name in STUDY],
             ),
+            ("retired", "Retired: decided since by fresh seeds", "Retired claims", retired),
         )
         if chosen or name == "claims"
     ]
     tables = tuple(table for one in parties for table in (one.judged, one.others) if table is not None)
     entries = tuple((one.anchor, one.title) for one in parties)
-    return Section("claims", "Claims", "claims", {"parties": parties}, tables, entries)
+    figures = forest_figures(current(evidence))
+    return Section("claims", "Claims", "claims", {"parties": parties, "figures": figures}, tables, entries)
+
+
+def judged(evidence: Evidence) -> list[Found]:
+    """Judge the claims of the experiments that have records, in the order of these."""
+    return [
+        (group.experiment, group.scale, one)
+        for group in evidence.groups
+        if group.experiment is not None
+        for one in group.judgements()
+    ]
+
+
+def current(evidence: Evidence) -> list[Found]:
+    """Return those that no other experiment has decided since."""
+    found = judged(evidence)
+    return [one for one in found if not is_retired(*one, found)]
+
+
+def is_retired(experiment: Experiment, scale: str, answer: Judgement, found: list[Found]) -> bool:
+    """Whether another experiment has decided the same claim since."""
+    claim = answer.claim
+    later = SUPERSEDED.get((experiment.name, claim.better_arm, claim.worse_arm))
+    return any(
+        other.name == later
+        and where == scale
+        and (one.claim.better_arm, one.claim.worse_arm) == (claim.better_arm, claim.worse_arm)
+        and one.verdict in ("holds", "fails")
+        for other, where, one in found
+    )
 
 
 def party(name: str, title: str, noun: str, found: list[Found]) -> Party:
@@ -169,7 +201,11 @@ def row(experiment: Experiment, scale: str, found: Judgement) -> tuple[TableCell
             below=(interval,) if interval else (),
             kind="ours",
         ),
-        TableCell(str(len(found.seeds)), len(found.seeds)),
+        TableCell(
+            str(len(found.seeds)),
+            len(found.seeds),
+            below=() if found.detectable is None else (f"could find {shown(found.detectable, digits)}",),
+        ),
         TableCell("", kind="picture", strip=strip if found.mean is not None else None),
     )
 
@@ -179,5 +215,5 @@ def csv_row(experiment: Experiment, scale: str, found: Judgement) -> tuple[str |
     return (
         found.verdict, claim.text, experiment.name, experiment.source, scale, claim.metric, claim.better_arm,
         claim.worse_arm, claim.at_least, claim.published_difference, found.mean, found.low, found.high,
-        len(found.seeds), found.reason, found.caveat,
+        len(found.seeds), found.detectable, found.reason, found.caveat,
     )  # fmt: skip

@@ -122,7 +122,7 @@ def result_table(group: Group) -> ReportTable:
     arms = [heading_of(group, arm) for arm in group.arms]
     columns, cells = [], []
     for metric in group.metrics:
-        if any(group.published(arm, metric.key) for arm in group.arms):
+        if group.scale != "smoke" and any(group.published(arm, metric.key) for arm in group.arms):
             columns.append(Column("published", metric.head, numeric=True))
             cells.append([published_cell(group, arm, metric) for arm in group.arms])
         columns.append(Column("ours", metric.head, numeric=True))
