@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from geq.cli import main
-from geq.command import doctor_checks
+from geq.command import doctor_checks, gpu_checks
 from geq.command.doctor_checks import PURPOSES, Finding, examine, required
+from geq.command.gpu_checks import compare_devices
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -163,3 +164,35 @@ def test_it_works_where_nothing_else_does(tmp_path: Path) -> None:
     assert "✗ equilibrium" in done.stdout
     assert "→ reinstall torch" in done.stdout
     assert "results" in done.stdout
+
+
+def test_a_device_is_compared_with_the_cpu() -> None:
+    """Here another CPU stands in for the device; that a wrong answer is found is tested below."""
+    findings = list(compare_devices("cpu"))
+    assert [one.state for one in findings] == 8 * ["ok"]
+    assert {"logits, float64", "gradient, float32", "solve, float32", "batch of 1"} <= {
+        one.name for one in findings
+    }
+
+
+def test_a_device_that_computes_something_else_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = gpu_checks.answers
+
+    def off(device: str, dtype: str, tol: float) -> dict[str, object]:
+        found = answers(device, dtype, tol)
+        return found if dtype == "float64" else {**found, "logits": 1.01 * found["logits"]}
+
+    monkeypatch.setattr(gpu_checks, "answers", off)
+    wrong = [one for one in compare_devices("cpu") if one.state == "problem"]
+    assert [one.name for one in wrong] == ["logits, float32"]
+    assert "issue" in wrong[0].hint
+
+
+def test_without_a_gpu_the_comparison_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("geq.command.doctor.examine", lambda: iter([]))
+    assert main(["doctor", "--gpu", "--json"]) == 1
+    (finding,) = json.loads(capsys.readouterr().out)["findings"]
+    assert (finding["group"], finding["value"]) == ("GPU", "torch finds no GPU")

@@ -95,8 +95,9 @@ class PretendedDevice(TorchFunctionMode):
 @contextlib.contextmanager
 def without_compiled_code() -> Iterator[None]:
     """Inside, torch does what compiled code does on a CPU, as on a GPU."""
-    absent = {"load": lambda: None}
-    with mock.patch.multiple(compiled_patch, **absent), mock.patch.multiple(compiled_anderson, **absent):
+    with contextlib.ExitStack() as stack:
+        for module in (compiled_patch, compiled_anderson):
+            stack.enter_context(mock.patch.object(module, "load", return_value=None))
         yield
 
 

@@ -163,4 +163,6 @@ class ClosedLinearisation(Linearisation):
             return W.weight_gradient(w, self.features).add_(W.weight_gradient(self.z, y)), w
         # ⟨w, Wᵀm(Wz)⟩ = ⟨Ww, m⟩, and m depends on Wz as it does on −v
         m, gradients = self.kernel.pull_back(self.features, y)
-        return W.weight_gradient(w, m).sub_(W.weight_gradient(self.z, gradients[0])), *gradients
+        in_weight = W.weight_gradient(w, m)
+        del m, w, u  # the next line holds the most memory of a training step
+        return in_weight.sub_(W.weight_gradient(self.z, gradients[0])), *gradients

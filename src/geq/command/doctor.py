@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from geq.command.argument_parser import add_json, add_quiet, parse
@@ -10,22 +12,24 @@ from geq.command.terminal import BAD, GOOD, WARNING, console_for, print_json
 from geq.errors import MissingExtraError
 
 SUMMARY = """Check versions, extras, devices, the compiler, data and the folders that geq writes to, with a
-hint for each problem. The exit status is 1 if something that is needed does not work."""
+hint for each problem. The exit status is 1 if something that is needed does not work. With --gpu, also
+solve on the GPU what is solved on the CPU, and compare."""
 
 MARKS = {"ok": ("✓", GOOD), "note": ("·", WARNING), "problem": ("✗", BAD)}
 """State -> how it is marked."""
 
 
 def declare(parser: Any) -> None:
+    parser.add_argument("--gpu", action="store_true", help="also compare the GPU with the CPU")
     add_json(parser)
     add_quiet(parser)
 
 
 def main(arguments: list[str]) -> int:
-    as_json, quiet = asked_for(arguments)
+    as_json, quiet, gpu = asked_for(arguments)
     findings: list[Finding] = []
     say = None if quiet or as_json else printer()
-    for finding in examine():
+    for finding in chain(examine(), with_gpu() if gpu else ()):
         if say is not None:
             say(finding, not findings or findings[-1].group != finding.group)
         findings.append(finding)
@@ -41,13 +45,22 @@ def main(arguments: list[str]) -> int:
     return 1 if problems else 0
 
 
-def asked_for(arguments: list[str]) -> tuple[bool, bool]:
-    """Read --json and --quiet by hand: this command must also work without the parser's package."""
+def with_gpu() -> Iterator[Finding]:
+    from geq.command.gpu_checks import compare_devices
+
+    yield from compare_devices()
+
+
+def asked_for(arguments: list[str]) -> tuple[bool, bool, bool]:
+    """Return whether to print JSON, nothing, and the GPU too.
+
+    This command must also work where the parser is not installed.
+    """
     try:
         asked = parse("doctor", SUMMARY, arguments, declare)
     except MissingExtraError:
-        return "--json" in arguments, "--quiet" in arguments
-    return asked.json, asked.quiet
+        return "--json" in arguments, "--quiet" in arguments, "--gpu" in arguments
+    return asked.json, asked.quiet, asked.gpu
 
 
 def plain(finding: Finding, first: bool) -> None:

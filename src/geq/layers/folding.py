@@ -86,8 +86,9 @@ def folded(part: Any, norm: Any, last: bool) -> Step:
     if last and weight.dim() == 4:
         weight = weight.contiguous(memory_format=torch.channels_last)
     if type(part) is nn.Conv2d:
-        options = part.stride, part.padding, part.dilation, part.groups
-        return lambda x: F.conv2d(x, weight, bias, *options)
+        convolution: nn.Conv2d = part
+        stride, padding, dilation = convolution.stride, convolution.padding, convolution.dilation
+        return lambda x: F.conv2d(x, weight, bias, stride, padding, dilation, convolution.groups)
 
     def step(x: Tensor) -> Tensor:
         part.check(x, part.in_channels, f"the argument of {type(part).__name__}")
