@@ -118,7 +118,7 @@ def test_readme_shows_what_the_records_say(claims: tuple[ReportTable, ...]) -> N
     assert verdicts == {"holds", "fails"}, "what failed is shown beside what held"
 
 
-def test_the_study_says_what_the_records_say(claims: tuple[Table, ...]) -> None:
+def test_the_study_says_what_the_records_say(claims: tuple[ReportTable, ...]) -> None:
     """Every difference with an interval is that of a claim, and each paragraph with one links its records."""
     text = (ROOT / "docs" / "study.md").read_text(encoding="utf-8")
     assert len(text.split()) <= 1500
