@@ -21,7 +21,7 @@ from geq.solvers import Broyden
 FAMILIES: list[tuple[str, dict[str, Any]]] = [
     ("geq_tiny", {}),
     ("geq_tiny", {"gamma": "paper"}),
-    ("geq_tiny", {"norm": "weight"}),
+    ("geq_tiny", {"constraint": "weight"}),
     ("geq_tiny", {"gradient": "unrolled"}),
     ("geq_tiny", {"gradient": "averaging", "regulariser": "decay"}),
     ("geq_tiny_control", {}),
