@@ -136,7 +136,7 @@ def test_command_is_there_with_its_options(page: str, call: str) -> None:
         return
     assert name in summaries(), f"{page} shows 'geq {name}'"
     command = (name, words[1]) if name == "data" and len(words) > 1 else (name,)
-    known = {flag.replace("-", "_") for flag in re.findall(r"--[a-z][\w-]*", help_of(command))}
+    known = {flag.rstrip(".").replace("-", "_") for flag in re.findall(r"--[a-z][\w.-]*", help_of(command))}
     for word in words[1:]:
         if word.startswith("--"):
             flag = word.split("=")[0].replace("-", "_")

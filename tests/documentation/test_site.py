@@ -86,7 +86,7 @@ def test_every_page_of_the_folder_is_built(pages: dict[Path, Page], site: Path) 
 @pytest.mark.slow
 def test_nothing_is_loaded_from_elsewhere(pages: dict[Path, Page], site: Path) -> None:
     for path, page in pages.items():
-        outside = [address for address in page.loaded if re.match(r"[a-z]+:|//", address)]
+        outside = [address for address in page.loaded if re.match(r"(?!data:)[a-z]+:|//", address)]
         assert not outside, f"{path.relative_to(site)} loads {outside}"
     for style in site.rglob("*.css"):
         outside = re.findall(r"(?:url\(|@import)\s*['\"]?(?:https?:)?//[^)'\"]*", style.read_text("utf-8"))

@@ -28,10 +28,9 @@ class Restoration:
     images: int = 250
 
     def measure(self, folder: RunFolder) -> Metrics:
-        from geq.training.thread import limited_threads
-
         from geq.equilibrium import ignore_failures
         from geq.model.network import Network
+        from geq.training.device import limited_threads
         from geq.training.equilibrium_probe import probe
         from geq.training.restoration_task import psnr
         from geq.training.setup import evaluation_loader, open_split

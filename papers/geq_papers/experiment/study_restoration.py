@@ -73,7 +73,7 @@ def arm(
 def arms() -> dict[str, Arm]:
     plain = ("kernel=convolutions",)
     return {
-        "dncnn-time": arm("DnCNN, CPU time of γ = 0", "dncnn", ("channels=32", "depth=19"), ("channels=16",)),
+        "dncnn-time": arm("DnCNN, CPU time of γ = 0", "dncnn", ("channels=32", "depth=17"), ("channels=16",)),
         "dncnn": arm("DnCNN, same parameters", "dncnn"),
         "convolutions": arm("plain convolutions", "restorer", plain),
         "linear": arm(

@@ -37,11 +37,13 @@ from geq.data.splits import (
 )
 from geq.errors import MissingDataError, OptionError, unknown_name
 
-AnyDataset = ImageDataset | FolderDataset | HubDataset | SegmentationDataset | RestorationDataset
+ReadDataset = ImageDataset | FolderDataset | HubDataset | SegmentationDataset
+"""What is read from files."""
+AnyDataset = ReadDataset | RestorationDataset
 Official = Literal["train", "test"]
 
 
-Reader = Callable[[Split, Path, DatasetOptions], AnyDataset]
+Reader = Callable[[Split, Path, DatasetOptions], ReadDataset]
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class DatasetInfo:
 
 
 def _cifar(name: Literal["cifar10", "cifar100"]) -> Reader:
-    def read(split: Split, root: Path, options: DatasetOptions) -> AnyDataset:
+    def read(split: Split, root: Path, options: DatasetOptions) -> ReadDataset:
         if options.classes == "all":
             return read_cifar(name, cast(Official, split), root, options.labels)
         if options.labels == "coarse":
@@ -82,7 +84,7 @@ def _mnist(name: Literal["mnist", "fashion_mnist"]) -> Reader:
 
 
 def _folders(name: str) -> Reader:
-    def read(split: Split, root: Path, options: DatasetOptions) -> AnyDataset:
+    def read(split: Split, root: Path, options: DatasetOptions) -> ReadDataset:
         places = places_of(name, root)
         folder = next((place for place in places if place.is_dir()), None)
         if options.folder is not None:
@@ -99,7 +101,7 @@ def _folders(name: str) -> Reader:
     return read
 
 
-def _hub(split: Split, root: Path, options: DatasetOptions) -> AnyDataset:
+def _hub(split: Split, root: Path, options: DatasetOptions) -> ReadDataset:
     if options.folder is None:
         raise OptionError("hub needs the option folder: one written by save_to_disk")
     return read_hub(
@@ -278,7 +280,6 @@ def load_with_options(name: str, split: Split, root: Path, options: DatasetOptio
         known = ", ".join(sorted(info.options | shared)) or "none"
         raise OptionError(f"{name} has no option {option!r} (it has: {known})")
     dataset = _read_split(info, name, split, root, options)
-    assert not isinstance(dataset, RestorationDataset)
     kept = options.test_subset if split == "test" and options.test_subset is not None else options.subset
     if isinstance(dataset, SegmentationDataset):
         if kept is None:
@@ -295,7 +296,7 @@ def load_with_options(name: str, split: Split, root: Path, options: DatasetOptio
 
 def _read_split(
     info: DatasetInfo, name: str, split: Split, root: Path, options: DatasetOptions
-) -> AnyDataset:
+) -> ReadDataset:
     """The official split, or a part of train where validation images are held out of it."""
     if split == "test" or (info.own_val and options.validation is None):
         return info.read(split, root, options)

@@ -25,7 +25,7 @@ from geq.frozen import Freezable
 Size = tuple[int, int]
 """Height and width of maps."""
 
-CHANNELS_LAST_SIDE = 5
+CHANNELS_LAST_SIDE = 6
 """Maps of at least this side are kept with their channels last in memory (on a CPU).
 
 By ``geq bench --case layout``. A measurement at run time would be faster still on some processor, but results

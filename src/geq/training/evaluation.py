@@ -35,7 +35,7 @@ class EvaluationResult:
 
     images: int
     loss: float
-    confusion: list[list[int]] = field(default_factory=list, repr=False)
+    confusion: list[list[int]] = field(repr=False)
     steps: float | None = None
     residual: float | None = None
     unconverged: float | None = None

@@ -123,7 +123,9 @@ class RestorationTask(Task):
         with evaluating(self.model, batches.dataset):
             for images, labels in batches:
                 self.measure(images.to(like), labels.to(like.device), measures, solver)
-        return RestorationResult(images=len(batches.dataset), **measures.compute(), **solver.compute())
+        return RestorationResult(
+            images=len(batches.dataset), confusion=[], **measures.compute(), **solver.compute()
+        )
 
     def draw(self, folder: RunFolder, test: Dataset) -> None:
         from geq.training.restoration_picture import draw_restoration_run

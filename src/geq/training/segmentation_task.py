@@ -103,9 +103,7 @@ def evaluate_segmenter(
 
 
 def task_class(model: Network, dataset: Dataset) -> type[Task]:
-    """Check that damaged images meet a network that restores them, masks one that labels pixels, and single
-    labels one that classifies images.
-    """
+    """Check that damaged images meet a restorer, masks a segmenter, and single labels a classifier."""
     name = model.registry_name or type(model).__name__
     if model.restores != isinstance(dataset, RestorationDataset):
         raise OptionError(

@@ -255,8 +255,9 @@ def evaluation_loader(
     These are the ones that the network was trained with, never those of the images at hand: a test set that
     is brighter than the training set must look brighter to the network.
     """
-    is_damaged = isinstance(dataset, RestorationDataset)
-    transform: Transform = Damaging(dataset.damage) if is_damaged else Normalize.by(statistics)
+    transform: Transform = Normalize.by(statistics)
+    if isinstance(dataset, RestorationDataset):
+        transform = Damaging(dataset.damage)
     return BatchLoader(
         dataset,
         batch_size or evaluation_batch(dataset),
