@@ -107,7 +107,7 @@ def test_character_transformer(capsys: pytest.CaptureFixture[str]) -> None:
 def test_deblurring(capsys: pytest.CaptureFixture[str]) -> None:
     with_data(CIFAR)
     module = script("deblurring")
-    found = module.main(["--steps", "6", "--images", "64", "--width", "8"])
+    found = module.main(["--steps", "6"])
     clean = module.images("test_batch", 500)
     assert all(run.psnr > module.psnr(module.observed(clean, 3), clean) for run in found.values())
     assert found["implicit"].products > 1
