@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -86,9 +87,9 @@ def test_unseen_accuracy(tmp_path: Path, run: RunFolder) -> None:
 
 def test_a_record_says_what_was_run(tmp_path: Path) -> None:
     job = plan_job(EXPERIMENTS["geq-table-1a"], "smoke", "geq", 3, tmp_path)
-    options = {k: v for k, v in job.options.as_mapping().items() if k not in ("runs", "name", "threads")}
-    lists = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
-    folder = saved_run(tmp_path, str(job.options.name), **lists)
+    options = {f.name: getattr(job.options, f.name) for f in fields(job.options)}
+    own = {k: v for k, v in options.items() if k not in ("runs", "name", "threads")}
+    folder = saved_run(tmp_path, str(job.options.name), **own)
     epoch = {"kind": "epoch", "epoch": 1, "step": 3, "train_loss": 2.0, "seconds": 1.5, "cpu_seconds": 1.25}
     final = {
         "kind": "final",

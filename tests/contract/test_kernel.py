@@ -171,20 +171,27 @@ def test_value_must_give_one_number_per_sample() -> None:
         geq.Equilibrium(problem)(torch.randn(5, 4))
 
 
-def test_value_that_ignores_the_state_has_no_gradient() -> None:
+def test_value_that_ignores_the_state_is_refused() -> None:
+    """It cannot be told from one whose u was detached; a constant kernel gives its gradient, zero."""
+
     class Constant(geq.kernels.Kernel):
         def value(self, u: Tensor, v: Tensor) -> Tensor:
             return v.sum(1)
 
-    problem = geq.EnergyProblem(Constant(), W=geq.operators.Dense(3, 2), U=geq.operators.Dense(4, 2))
-    layer = geq.Equilibrium(problem)
-    z = layer(torch.randn(5, 4))
+    class ConstantWithGradient(Constant):
+        def grad(self, u: Tensor, v: Tensor) -> Tensor:
+            return torch.zeros_like(u)
+
+    def layer(kernel: geq.kernels.Kernel) -> geq.Equilibrium:
+        return geq.Equilibrium(
+            geq.EnergyProblem(kernel, W=geq.operators.Dense(3, 2), U=geq.operators.Dense(4, 2))
+        )
+
+    with pytest.raises(geq.errors.GradientError, match="a result that does not depend on it"):
+        layer(Constant())(torch.randn(5, 4))
+    z = layer(ConstantWithGradient())(torch.randn(5, 4))
     assert not z.any()
     z.sum().backward()
-    z = layer.requires_grad_(False)(torch.randn(5, 4, requires_grad=True))
-    assert not z.any()
-    z.sum().backward()
-    assert not layer(torch.randn(5, 4)).requires_grad
 
 
 def test_own_similarity_needs_only_a_value() -> None:

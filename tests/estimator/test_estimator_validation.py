@@ -14,6 +14,9 @@ from geq.errors import GeqError, InputError
 from geq.sklearn import GEQClassifier, GEQRegressor, OptEqClassifier
 from geq.sklearn.validation import largest_value
 
+# Two epochs on 60 images need not converge; only values are asked for here.
+pytestmark = pytest.mark.filterwarnings("ignore::geq.errors.ConvergenceWarning")
+
 KINDS = [GEQClassifier, OptEqClassifier, GEQRegressor]
 LARGE = [1e10, 1e13, 1e15, 1e18, 1e19, 1e20, 1e25, 1e30, 1e35, 9.97e36, 1e38, 3e38]
 LARGER = [1e100, 1e147, 1e149, 1e151, 1e155, 1e200, 1e300, 1.7e308]
@@ -51,7 +54,8 @@ def answers(model: Any, x: numpy.ndarray, y: numpy.ndarray) -> list[numpy.ndarra
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_extreme_values_are_refused_or_answered_with_finite_numbers(kind: Any, data: str, dtype: str) -> None:
     model, x, y = fitted(kind, data, dtype)
-    largest = largest_value(torch.float32 if dtype == "float32" else torch.float64)
+    single = dtype == "float32" or data == "images"  # images are computed in single precision
+    largest = largest_value(torch.float32 if single else torch.float64)
     for value in [*LARGE, *(LARGER if dtype == "float64" else [])]:
         for sign in (1, -1):
             for everywhere in (False, True):

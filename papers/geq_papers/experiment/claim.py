@@ -203,7 +203,7 @@ def detectable(values: list[float]) -> float | None:
     degrees of freedom and noncentrality μ√n/s.
 
     >>> round(detectable([1.0, 2.0, 3.0]), 3)
-    3.261
+    3.264
     """
     spread = deviation(values)
     if spread is None:

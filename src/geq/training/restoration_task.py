@@ -46,7 +46,7 @@ class RestorationResult(EvaluationResult):
 def psnr(found: Float[Tensor, "b c h w"], truth: Float[Tensor, "b c h w"]) -> Float[Tensor, " b"]:
     """Peak signal-to-noise ratio of each image in dB, for values from 0 to 1.
 
-    >>> psnr(torch.full((1, 1, 2, 2), 0.6), torch.full((1, 1, 2, 2), 0.5)).item()
+    >>> round(psnr(torch.full((1, 1, 2, 2), 0.6), torch.full((1, 1, 2, 2), 0.5)).item(), 4)
     20.0
     """
     error = (found.clamp(0, 1) - truth).square().flatten(1).mean(1)
