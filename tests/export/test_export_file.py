@@ -188,7 +188,7 @@ def test_a_file_that_would_be_wrong_is_not_written(tmp_path: Path) -> None:
 
 
 def test_no_equilibrium_within_reach_is_an_error_and_not_an_agreement() -> None:
-    network = create_model("opteq_tiny", norm="none").eval()
+    network = create_model("opteq_tiny", constraint="none").eval()
     description, images = described(network), random_images(4, network.input_shape)
     copied = PortableNetwork(network, description.statistics, network.input_shape[1:])
     with pytest.raises(GeqError, match="none of the 4 images"), warnings.catch_warnings():
