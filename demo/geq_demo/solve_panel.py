@@ -82,7 +82,7 @@ def percent(share: float) -> str:
 
 
 def part_of(
-    point: Float[Tensor, "size"], trace: Trace, part: int | None
+    point: Float[Tensor, " size"], trace: Trace, part: int | None
 ) -> Float[Tensor, "channels rows columns"]:
     """One part of a flattened state, as a stack of maps; a state without places is a column of numbers."""
     number = part or 0

@@ -27,7 +27,7 @@ from torch import Tensor
 from geq.kernels.gaussian import PEAK_CURVATURE
 
 
-def margin_loss(logits: Float[Tensor, "b classes"], labels: Int64[Tensor, "b"], margin: float) -> float:
+def margin_loss(logits: Float[Tensor, "b classes"], labels: Int64[Tensor, " b"], margin: float) -> float:
     """Share of samples whose class does not lead by more than ``margin`` (GEQ eq. 9).
 
     >>> import torch

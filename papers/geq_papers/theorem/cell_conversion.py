@@ -16,7 +16,7 @@ from geq_papers.theorem.unit_layer import Unit
 
 
 @torch.no_grad()
-def composition_of(cell: DeepCell, x: Float[Tensor, "one *features"]) -> Composition:
+def composition_of(cell: DeepCell, x: Float[Tensor, " one *features"]) -> Composition:
     """A deep cell at one input, with every operator (convolutions too) written out as a matrix.
 
     Its blocks, objectives and residuals are those of the layer, so the theorems can be checked on a trained

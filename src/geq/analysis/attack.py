@@ -58,10 +58,10 @@ class View:
         missed: samples that an equilibrium, or its adjoint, did not solve to its tolerance.
     """
 
-    loss: Float[Tensor, "n"]
-    right: Bool[Tensor, "n"]
+    loss: Float[Tensor, " n"]
+    right: Bool[Tensor, " n"]
     gradient: Images | None
-    missed: Bool[Tensor, "n"]
+    missed: Bool[Tensor, " n"]
 
 
 class Victim:
@@ -134,9 +134,9 @@ class Attack:
     """
 
     images: Images
-    loss: Float[Tensor, "n"]
-    robust: Bool[Tensor, "n"]
-    missed: Bool[Tensor, "n"]
+    loss: Float[Tensor, " n"]
+    robust: Bool[Tensor, " n"]
+    missed: Bool[Tensor, " n"]
 
     @classmethod
     def at(cls, images: Images, view: View) -> Attack:

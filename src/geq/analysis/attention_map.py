@@ -61,7 +61,7 @@ def attention_maps(layer: Equilibrium, x: Any) -> AttentionMaps:
 NO_SUM = "its energy is no sum over places"
 
 
-def energy_map(problem: EnergyProblem, z: Float[Tensor, "b *state"], c: Any) -> Map | None:
+def energy_map(problem: EnergyProblem, z: Float[Tensor, " b *state"], c: Any) -> Map | None:
     """The share of each patch (pixel, for the linear kernel) in G(z; x); their sum is G."""
     if type(problem).score is not EnergyProblem.score or not isinstance(c, BoundKernel) or z.ndim != 4:
         return None

@@ -27,12 +27,12 @@ class Reliability:
         confidence, accuracy: their means there; NaN in an empty bin.
     """
 
-    count: Int64[Tensor, "bins"]
-    confidence: Float[Tensor, "bins"]
-    accuracy: Float[Tensor, "bins"]
+    count: Int64[Tensor, " bins"]
+    confidence: Float[Tensor, " bins"]
+    accuracy: Float[Tensor, " bins"]
 
     @property
-    def gaps(self) -> Float[Tensor, "bins"]:
+    def gaps(self) -> Float[Tensor, " bins"]:
         """|accuracy − confidence|, 0 in an empty bin."""
         return (self.accuracy - self.confidence).abs().nan_to_num(0.0)
 
@@ -97,7 +97,7 @@ def brier_score(logits: Logits, labels: Labels) -> float:
     return float((logits.double().softmax(1) - target).square().sum(1).mean())
 
 
-def divergence_from_uniform(logits: Logits) -> Float[Tensor, "n"]:
+def divergence_from_uniform(logits: Logits) -> Float[Tensor, " n"]:
     """KL(p, u) = Σ p_k log p_k + log K of the prediction p from the uniform u: 0 … log K.
 
     KerDEQ's "unknown KL" is its mean over images of unseen classes. The text makes q the uniform

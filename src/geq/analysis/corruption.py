@@ -92,7 +92,7 @@ class Corrupted(Derived):
     that an image is the same in a sweep of few and in one of all.
     """
 
-    chosen: Int64[Tensor, "m"]
+    chosen: Int64[Tensor, " m"]
     corruption: str
     severity: int
     seed: int
@@ -104,7 +104,7 @@ class Corrupted(Derived):
     def __len__(self) -> int:
         return len(self.chosen)
 
-    def batch(self, indices: Int64[Tensor, "b"]) -> tuple[UInt8[Tensor, "b c h w"], Int64[Tensor, "b"]]:
+    def batch(self, indices: Int64[Tensor, " b"]) -> tuple[UInt8[Tensor, "b c h w"], Int64[Tensor, " b"]]:
         numbers = self.chosen[indices]
         images, labels = self.source.batch(numbers)
         pictures = np.ascontiguousarray(images.permute(0, 2, 3, 1).numpy())
@@ -115,7 +115,7 @@ class Corrupted(Derived):
         return torch.from_numpy(np.concatenate(changed)).permute(0, 3, 1, 2).contiguous(), labels
 
 
-def chosen_images(test: Labelled, limit: int | None) -> Int64[Tensor, "m"]:
+def chosen_images(test: Labelled, limit: int | None) -> Int64[Tensor, " m"]:
     """Return the numbers of the images to use, with the class shares of the whole."""
     if limit is None or limit >= len(test):
         return torch.arange(len(test))

@@ -32,7 +32,7 @@ def draw_equilibrium(title: str, view: EquilibriumView) -> bytes:
     return png(figure)
 
 
-def evaluations(values: Float[Tensor, "n"]) -> np.ndarray:
+def evaluations(values: Float[Tensor, " n"]) -> np.ndarray:
     return np.arange(1, len(values) + 1)
 
 
@@ -152,7 +152,7 @@ def direction(around: Landscape, axis: int) -> str:
     return "random direction"
 
 
-def positive(values: Float[Tensor, "n"]) -> np.ndarray:
+def positive(values: Float[Tensor, " n"]) -> np.ndarray:
     """For a logarithmic axis: what rounding made zero or negative is left out."""
     return torch.where(values > 0, values, torch.nan).double().numpy()
 

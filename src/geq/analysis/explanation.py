@@ -75,7 +75,7 @@ class Explanation:
     model: str
     label: str
     confidence: float
-    probabilities: Float[Tensor, "classes"]
+    probabilities: Float[Tensor, " classes"]
     target: str
     place: str
     saliency: Float[Tensor, "rows columns"] | None

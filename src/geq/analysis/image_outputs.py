@@ -31,9 +31,9 @@ class Observation:
     """
 
     logits: Float[Tensor, "n classes"]
-    labels: Int64[Tensor, "n"]
-    energy: dict[str, Float[Tensor, "n"]]
-    attention: dict[str, Float[Tensor, "n"]]
+    labels: Int64[Tensor, " n"]
+    energy: dict[str, Float[Tensor, " n"]]
+    attention: dict[str, Float[Tensor, " n"]]
     unconverged: float | None
 
 

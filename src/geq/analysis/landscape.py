@@ -37,7 +37,7 @@ class Plane:
         captured: share of the way's squared distances from z* that lies in the plane.
     """
 
-    origin: Float[Tensor, "size"]
+    origin: Float[Tensor, " size"]
     directions: Float[Tensor, "2 size"]
     principal: int
     captured: float
@@ -47,7 +47,7 @@ class Plane:
         return (points - self.origin) @ self.directions.t()
 
 
-def plane_of(origin: Float[Tensor, "size"], points: Float[Tensor, "n size"], seed: int = 0) -> Plane:
+def plane_of(origin: Float[Tensor, " size"], points: Float[Tensor, "n size"], seed: int = 0) -> Plane:
     """The plane through ``origin`` that holds most of ``points``; random directions replace missing ones."""
     if len(origin) < 2:
         raise ValueError("a plane needs states of at least two numbers")
@@ -80,8 +80,8 @@ class Landscape:
     """
 
     plane: Plane
-    across: Float[Tensor, "columns"]
-    along: Float[Tensor, "rows"]
+    across: Float[Tensor, " columns"]
+    along: Float[Tensor, " rows"]
     energy: Float[Tensor, "rows columns"]
 
 

@@ -101,7 +101,7 @@ class Reshaped(Derived):
         channels = self.shape[0]
         return Statistics((0.5,) * channels, (0.5,) * channels)
 
-    def batch(self, indices: Int64[Tensor, "b"]) -> tuple[UInt8[Tensor, "b c h w"], Int64[Tensor, "b"]]:
+    def batch(self, indices: Int64[Tensor, " b"]) -> tuple[UInt8[Tensor, "b c h w"], Int64[Tensor, " b"]]:
         images, labels = self.source.batch(indices)
         channels, height, width = self.shape
         if images.shape[1] == 1:

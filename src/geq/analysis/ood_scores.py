@@ -28,7 +28,7 @@ from geq.errors import InputError
 Rows = Float[Tensor, "n"]
 
 
-def auroc(inside: Float[Tensor, "n"], outside: Float[Tensor, "m"]) -> float:
+def auroc(inside: Float[Tensor, " n"], outside: Float[Tensor, " m"]) -> float:
     """The chance that an image from outside has the larger score; ties count half.
 
     >>> auroc(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 2.0]))
@@ -57,7 +57,7 @@ def entropy(logits: Float[Tensor, "n classes"]) -> Rows:
 class Usual:
     """Mean and spread of numbers on usual images, to measure distances from them."""
 
-    mean: Float[Tensor, "k"]
+    mean: Float[Tensor, " k"]
     inverse: Float[Tensor, "k k"]
 
     @classmethod

@@ -25,7 +25,7 @@ from geq.model.network import FeatureMap, Network
 def grad_cam(
     model: Network,
     images: Float[Tensor, "b c h w"],
-    target: Int64[Tensor, "b"] | int,
+    target: Int64[Tensor, " b"] | int,
     place: FeatureMap | None = None,
 ) -> Float[Tensor, "b rows columns"]:
     """The map M of every image, not negative, at the resolution of the features.

@@ -43,8 +43,8 @@ class Way:
     """
 
     points: Float[Tensor, "evaluations size"]
-    residual: Float[Tensor, "evaluations"]
-    energy: Float[Tensor, "evaluations"] | None
+    residual: Float[Tensor, " evaluations"]
+    energy: Float[Tensor, " evaluations"] | None
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Trace:
         shapes: of the parts of the state, without the batch, in the order in which they are flattened.
     """
 
-    equilibrium: Float[Tensor, "size"]
+    equilibrium: Float[Tensor, " size"]
     energy: float | None
     own: Way
     plain: Way
@@ -76,7 +76,7 @@ class Trace:
         """‖z*‖; 1 for z* = 0, so that one can divide by it."""
         return float(self.equilibrium.norm()) or 1.0
 
-    def promised(self) -> Float[Tensor, "evaluations"] | None:
+    def promised(self) -> Float[Tensor, " evaluations"] | None:
         """Upper bound of the residuals of the plain iteration."""
         if self.rate is None:
             return None

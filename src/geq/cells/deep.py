@@ -181,7 +181,7 @@ class DeepCell(Cell):
     def check(self, x: Tensor) -> None:
         check_input(x, self.units[0].W.raw_weight.dtype)
 
-    def inject(self, x: Float[Tensor, "batch *features"]) -> DeepContext:
+    def inject(self, x: Float[Tensor, " batch *features"]) -> DeepContext:
         self.check(x)
         layers = tuple(layer.inject(x) for layer in self.units)
         W, v = self.units[0].W, layers[0].v
@@ -193,11 +193,11 @@ class DeepCell(Cell):
     def initial_state(self, c: DeepContext) -> Tensor:
         return c.start
 
-    def regularised(self, z: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
+    def regularised(self, z: Float[Tensor, " batch *state"]) -> Float[Tensor, " batch *state"]:
         """T_R(z)."""
         return z if self.regulariser is None else self.regulariser.operator(z, self.regulariser_step)
 
-    def forward(self, z: Float[Tensor, "batch *state"], c: DeepContext) -> Float[Tensor, "batch *state"]:
+    def forward(self, z: Float[Tensor, " batch *state"], c: DeepContext) -> Float[Tensor, " batch *state"]:
         z = self.regularised(z)
         for layer in c.layers:
             z = layer(z)

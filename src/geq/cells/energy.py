@@ -105,7 +105,7 @@ class EnergyProblem(Cell):
             f"expected {self.injected_channels} channels, got {came}"
         )
 
-    def inject(self, x: Float[Tensor, "batch *features"]) -> Any:
+    def inject(self, x: Float[Tensor, " batch *features"]) -> Any:
         self.check(x)
         v = injected(self.U, x)
         counterpart = "features Wz" if self.kernel.acts_on == "features" else "state z"
@@ -134,13 +134,13 @@ class EnergyProblem(Cell):
             for name in names
         )
 
-    def score(self, z: Float[Tensor, "batch *state"], c: Any) -> Float[Tensor, " batch"]:
+    def score(self, z: Float[Tensor, " batch *state"], c: Any) -> Float[Tensor, " batch"]:
         """Return S(z; x), one number per sample."""
         if self.kernel.acts_on == "features":
             return c.value(c.W(z))
         return c.value(z) + 0.5 * per_sample(c.W(z).square())
 
-    def attraction(self, z: Float[Tensor, "batch *state"], c: Any) -> Float[Tensor, "batch *state"]:
+    def attraction(self, z: Float[Tensor, " batch *state"], c: Any) -> Float[Tensor, " batch *state"]:
         """Return ∇S(z; x): in closed form, or by autograd where a subclass has its own ``score``."""
         if self.replaces("score"):
             return derivative(lambda state: self.score(state, c), z)
@@ -148,19 +148,19 @@ class EnergyProblem(Cell):
             return c.W.adjoint(c.grad(c.W(z)))
         return c.grad(z) + c.W.adjoint(c.W(z))
 
-    def forward(self, z: Float[Tensor, "batch *state"], c: Any) -> Float[Tensor, "batch *state"]:
+    def forward(self, z: Float[Tensor, " batch *state"], c: Any) -> Float[Tensor, " batch *state"]:
         return self.penalty.prox(self.attraction(z, c))
 
-    def energy(self, z: Float[Tensor, "batch *state"], c: Any) -> Float[Tensor, " batch"]:
+    def energy(self, z: Float[Tensor, " batch *state"], c: Any) -> Float[Tensor, " batch"]:
         """Return G(z; x), one number per sample; infinite where the penalty forbids z."""
         return self.penalty.value(z) + 0.5 * per_sample(z.square()) - self.score(z, c)
 
-    def gradient(self, z: Float[Tensor, "batch *state"], c: Any) -> Float[Tensor, "batch *state"]:
+    def gradient(self, z: Float[Tensor, " batch *state"], c: Any) -> Float[Tensor, " batch *state"]:
         """Return the gradient of the smooth part of the energy, z − ∇S."""
         return z - self.attraction(z, c)
 
     @torch.no_grad()
-    def observe(self, z: Float[Tensor, "batch *state"], c: Any) -> None:
+    def observe(self, z: Float[Tensor, " batch *state"], c: Any) -> None:
         if isinstance(c, BoundKernel):
             c.observe(lambda: c.W(z))
 
@@ -172,7 +172,7 @@ class EnergyProblem(Cell):
         state = v.new_zeros(shape)
         return state.contiguous(memory_format=torch.channels_last) if channels_last(v) else state
 
-    def attention(self, z: Float[Tensor, "batch *state"], c: Any) -> Tensor:
+    def attention(self, z: Float[Tensor, " batch *state"], c: Any) -> Tensor:
         """Return β of every patch at z; only kernels on distances have it."""
         if not isinstance(c, BoundGaussian):
             raise OptionError(

@@ -90,7 +90,7 @@ LAYOUTS: dict[str, tuple[CifarFiles, CifarFiles]] = {
     ),
 }
 
-Arrays = tuple[UInt8[np.ndarray, "n 3072"], Int64[np.ndarray, "n"]]
+Arrays = tuple[UInt8[np.ndarray, "n 3072"], Int64[np.ndarray, " n"]]
 
 
 def find_layout(name: Literal["cifar10", "cifar100"], root: Path) -> CifarFiles:
@@ -163,7 +163,7 @@ def _read_binary(path: Path, label_bytes: int, coarse: bool, classes: int) -> Ar
     return records[:, label_bytes:], _in_range(label, classes, path)
 
 
-def _in_range(labels: Int64[np.ndarray, "n"], classes: int, path: Path) -> Int64[np.ndarray, "n"]:
+def _in_range(labels: Int64[np.ndarray, " n"], classes: int, path: Path) -> Int64[np.ndarray, " n"]:
     if labels.min() < 0 or labels.max() >= classes:
         raise DataError(
             f"{path}: labels must lie in 0..{classes - 1}: got {labels.min()}..{labels.max()}; {FIX}"

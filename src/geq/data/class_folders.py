@@ -32,7 +32,7 @@ class FolderDataset:
     """
 
     paths: tuple[Path, ...]
-    labels: Int64[Tensor, "n"]
+    labels: Int64[Tensor, " n"]
     classes: tuple[str, ...]
     statistics: Statistics
     name: str
@@ -53,7 +53,9 @@ class FolderDataset:
         pixels = read_image(self.paths[index], self.size)
         return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
 
-    def batch(self, indices: Int64[Tensor, "b"]) -> tuple[UInt8[Tensor, "b 3 size size"], Int64[Tensor, "b"]]:
+    def batch(
+        self, indices: Int64[Tensor, " b"]
+    ) -> tuple[UInt8[Tensor, "b 3 size size"], Int64[Tensor, " b"]]:
         return torch.stack([self.read(index) for index in indices.tolist()]), self.labels[indices]
 
     def subset(self, indices: Indices) -> FolderDataset:

@@ -61,7 +61,7 @@ class Dataset(Protocol):
     def statistics(self) -> Statistics: ...
     def __len__(self) -> int: ...
     def batch(
-        self, indices: Int64[Tensor, "b"]
+        self, indices: Int64[Tensor, " b"]
     ) -> tuple[UInt8[Tensor, "b c h w"], Int64[Tensor, "b ..."]]: ...
 
 
@@ -70,7 +70,7 @@ class Labelled(Dataset, Protocol):
     """A dataset with one label per image, from which images can be chosen."""
 
     @property
-    def labels(self) -> Int64[Tensor, "n"]: ...
+    def labels(self) -> Int64[Tensor, " n"]: ...
     def subset(self, indices: Indices) -> Labelled: ...
 
 
@@ -107,7 +107,7 @@ class ImageDataset:
     """
 
     images: UInt8[Tensor, "n c h w"]
-    labels: Int64[Tensor, "n"]
+    labels: Int64[Tensor, " n"]
     classes: tuple[str, ...]
     statistics: Statistics
     name: str
@@ -134,11 +134,11 @@ class ImageDataset:
         chosen = check_indices(indices, len(self))
         return replace(self, images=self.images[chosen], labels=self.labels[chosen])
 
-    def batch(self, indices: Int64[Tensor, "b"]) -> tuple[UInt8[Tensor, "b c h w"], Int64[Tensor, "b"]]:
+    def batch(self, indices: Int64[Tensor, " b"]) -> tuple[UInt8[Tensor, "b c h w"], Int64[Tensor, " b"]]:
         return self.images[indices], self.labels[indices]
 
 
-def check_indices(indices: Indices, length: int) -> Int64[Tensor, "m"]:
+def check_indices(indices: Indices, length: int) -> Int64[Tensor, " m"]:
     chosen = torch.as_tensor(indices, dtype=torch.int64)
     if chosen.numel() and not 0 <= int(chosen.min()) <= int(chosen.max()) < length:
         raise InputError(f"indices must lie in 0..{length - 1}: got {int(chosen.min())}..{int(chosen.max())}")

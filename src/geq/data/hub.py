@@ -28,8 +28,8 @@ class HubDataset:
 
     table: Any
     image_column: str
-    labels: Int64[Tensor, "n"]
-    indices: Int64[Tensor, "n"]
+    labels: Int64[Tensor, " n"]
+    indices: Int64[Tensor, " n"]
     classes: tuple[str, ...]
     statistics: Statistics
     name: str
@@ -45,7 +45,7 @@ class HubDataset:
             self.table[row][self.image_column], self.size, f"{self.name} {self.split} image {row}"
         )
 
-    def batch(self, indices: Int64[Tensor, "b"]) -> tuple[UInt8[Tensor, "b 3 h w"], Int64[Tensor, "b"]]:
+    def batch(self, indices: Int64[Tensor, " b"]) -> tuple[UInt8[Tensor, "b 3 h w"], Int64[Tensor, " b"]]:
         return _stack([self.read(index) for index in indices.tolist()], self.name), self.labels[indices]
 
     def subset(self, indices: Indices) -> HubDataset:

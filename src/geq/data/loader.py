@@ -23,7 +23,7 @@ from geq.errors import CheckedOptions, DataError, GeqError, OptionError, check_s
 NEWS = 2.0
 """Seconds from the break of a worker's connection to the news of its death, at most."""
 
-Batch = tuple[Float[Tensor, "b c h w"], Int64[Tensor, "b *mask"]]
+Batch = tuple[Float[Tensor, "b c h w"], Int64[Tensor, " b *mask"]]
 
 
 def seeded(*key: int) -> torch.Generator:
@@ -38,7 +38,7 @@ class _Epoch(data.Dataset[Batch]):
 
     dataset: Dataset
     transform: Transform
-    order: Int64[Tensor, "n"]
+    order: Int64[Tensor, " n"]
     batch_size: int
     key: tuple[int, ...]
 
@@ -217,7 +217,7 @@ class BatchLoader(metaclass=CheckedOptions):
             return length // self.world_size if self.drop_last else -(-length // self.world_size)
         return len(range(self.rank, length, self.world_size))
 
-    def _order(self, epoch: int) -> Int64[Tensor, "m"]:
+    def _order(self, epoch: int) -> Int64[Tensor, " m"]:
         length = len(self.dataset)
         if not self.shuffle:
             return torch.arange(self.rank, length, self.world_size)

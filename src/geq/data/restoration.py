@@ -114,6 +114,8 @@ class RestorationDataset:
     def subset(self, indices: Indices) -> RestorationDataset:
         return replace(self, source=self.source.subset(indices))
 
-    def batch(self, indices: Int64[Tensor, "b"]) -> tuple[UInt8[Tensor, "b c h w"], Int64[Tensor, "b c h w"]]:
+    def batch(
+        self, indices: Int64[Tensor, " b"]
+    ) -> tuple[UInt8[Tensor, "b c h w"], Int64[Tensor, "b c h w"]]:
         images, _ = self.source.batch(indices)
         return images, images.long()

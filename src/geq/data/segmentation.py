@@ -81,7 +81,7 @@ class SegmentationDataset:
         label = torch.from_numpy(self.train_id[mask].astype(np.int64))
         return torch.from_numpy(np.ascontiguousarray(image.transpose(2, 0, 1))), label
 
-    def batch(self, indices: Int64[Tensor, "b"]) -> tuple[UInt8[Tensor, "b 3 h w"], Int64[Tensor, "b h w"]]:
+    def batch(self, indices: Int64[Tensor, " b"]) -> tuple[UInt8[Tensor, "b 3 h w"], Int64[Tensor, "b h w"]]:
         images, masks = zip(*(self.read(index) for index in indices.tolist()), strict=True)
         if len({image.shape for image in images}) > 1:
             shapes = sorted({tuple(image.shape) for image in images})

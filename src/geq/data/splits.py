@@ -24,7 +24,7 @@ Labels = Int64[Tensor, "n"]
 Chosen = Int64[Tensor, "m"]
 
 
-def stratified(labels: Labels, size: int, seed: int) -> tuple[Chosen, Int64[Tensor, "k"]]:
+def stratified(labels: Labels, size: int, seed: int) -> tuple[Chosen, Int64[Tensor, " k"]]:
     """``size`` indices with the class shares of ``labels``, and the other indices; both in ascending order.
 
     Shares that are not whole numbers are rounded by largest remainder, so sizes are exact. Larger ``size``
@@ -57,7 +57,7 @@ class Holdout:
 
     dataset: str
     seed: int
-    train: Int64[Tensor, "k"]
+    train: Int64[Tensor, " k"]
     validation: Chosen
     per_class: dict[str, int]
 

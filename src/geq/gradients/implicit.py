@@ -129,7 +129,7 @@ class Implicit(Gradient):
 def conjugate_gradient(
     gram: Product,
     core: Product,
-    target: Float[Tensor, "batch *state"],
+    target: Float[Tensor, " batch *state"],
     squared_norm: Float[Tensor, " batch"],
     tol: float,
     max_steps: int,

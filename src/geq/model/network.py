@@ -136,7 +136,7 @@ class Network(nn.Module):
             if (solution := equilibrium.last_solution) is not None
         }
 
-    def energy(self, x: Float[Tensor, "batch channel height width"]) -> Float[Tensor, "batch"]:
+    def energy(self, x: Float[Tensor, "batch channel height width"]) -> Float[Tensor, " batch"]:
         """The hidden objective G(z*; x) at the equilibrium, per image, summed over all equilibria."""
         inputs = self.inputs_of_equilibria(x)
         return torch.stack(

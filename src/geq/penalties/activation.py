@@ -51,7 +51,7 @@ class ActivationPenalty(Penalty):
     def convex(self) -> bool:  # type: ignore[override]
         return type(self.function) in PROVED
 
-    def prox(self, s: Float[Tensor, "batch *state"], step: float = 1.0) -> Float[Tensor, "batch *state"]:
+    def prox(self, s: Float[Tensor, " batch *state"], step: float = 1.0) -> Float[Tensor, " batch *state"]:
         if step == 1:
             return self.function(s)
         with torch.no_grad():
@@ -64,13 +64,13 @@ class ActivationPenalty(Penalty):
         # One step of Newton's method, which carries the derivative dy/ds = 1/h'.
         return self.function(y + (missing + (s - s.detach())) / rate)
 
-    def slope(self, s: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
+    def slope(self, s: Float[Tensor, " batch *state"]) -> Float[Tensor, " batch *state"]:
         with torch.enable_grad():
             s = s.detach().requires_grad_()
             (slope,) = torch.autograd.grad(self.function(s).sum(), s, materialize_grads=True)
         return slope
 
-    def primitive(self, s: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
+    def primitive(self, s: Float[Tensor, " batch *state"]) -> Float[Tensor, " batch *state"]:
         # t = ±(e^v − 1): equal panels in v are fine near 0, where activations bend, and reach far.
         nodes, weights = numpy.polynomial.legendre.leggauss(NODES)
         width = torch.log1p(s.abs()) / PANELS
@@ -129,10 +129,10 @@ class TanhPenalty(ActivationPenalty):
         Penalty.__init__(self)
         self.function = torch.tanh
 
-    def slope(self, s: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
+    def slope(self, s: Float[Tensor, " batch *state"]) -> Float[Tensor, " batch *state"]:
         return 1 - s.tanh().square()
 
-    def primitive(self, s: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
+    def primitive(self, s: Float[Tensor, " batch *state"]) -> Float[Tensor, " batch *state"]:
         return s.abs() + F.softplus(-2 * s.abs()) - math.log(2)  # log cosh s
 
     def cost(self, z: Float[Tensor, "*state"]) -> Float[Tensor, "*state"]:
@@ -154,10 +154,10 @@ class SigmoidPenalty(ActivationPenalty):
         Penalty.__init__(self)
         self.function = torch.sigmoid
 
-    def slope(self, s: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
+    def slope(self, s: Float[Tensor, " batch *state"]) -> Float[Tensor, " batch *state"]:
         return s.sigmoid() * (-s).sigmoid()
 
-    def primitive(self, s: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
+    def primitive(self, s: Float[Tensor, " batch *state"]) -> Float[Tensor, " batch *state"]:
         return F.softplus(s)
 
     def cost(self, z: Float[Tensor, "*state"]) -> Float[Tensor, "*state"]:

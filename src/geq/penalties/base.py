@@ -18,7 +18,7 @@ from geq.certificates.well_posedness import uncertified
 from geq.errors import CheckedOptions, OptionError
 
 
-def per_sample(values: Float[Tensor, "batch *state"]) -> Float[Tensor, " batch"]:
+def per_sample(values: Float[Tensor, " batch *state"]) -> Float[Tensor, " batch"]:
     """Sum of everything that belongs to one sample."""
     return values.flatten(1).sum(1) if values.dim() > 1 else values
 
@@ -45,22 +45,24 @@ class Penalty(nn.Module, metaclass=CheckedOptions):
         """f of every entry."""
         raise NotImplementedError
 
-    def value(self, z: Float[Tensor, "batch *state"]) -> Float[Tensor, " batch"]:
+    def value(self, z: Float[Tensor, " batch *state"]) -> Float[Tensor, " batch"]:
         """1ᵀf(z), one number per sample."""
         return per_sample(self.cost(z))
 
     @abstractmethod
-    def prox(self, s: Float[Tensor, "batch *state"], step: float = 1.0) -> Float[Tensor, "batch *state"]: ...
+    def prox(
+        self, s: Float[Tensor, " batch *state"], step: float = 1.0
+    ) -> Float[Tensor, " batch *state"]: ...
 
-    def prox_(self, s: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
+    def prox_(self, s: Float[Tensor, " batch *state"]) -> Float[Tensor, " batch *state"]:
         """``prox(s)`` without a graph, in the memory of s where that is possible."""
         return self.prox(s)
 
     @abstractmethod
-    def slope(self, s: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
+    def slope(self, s: Float[Tensor, " batch *state"]) -> Float[Tensor, " batch *state"]:
         """Derivative of ``prox(s, 1)``; between 0 and 1 because a prox is monotone and 1-Lipschitz."""
 
-    def primitive(self, s: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
+    def primitive(self, s: Float[Tensor, " batch *state"]) -> Float[Tensor, " batch *state"]:
         """σ̃(s), an antiderivative of the activation σ = prox(·, 1), of every entry (OptEq, theorem 1).
 
         By Moreau it is the conjugate of f + ½z², whose maximum over z is at σ(s): σ̃ = sσ − ½σ² − f(σ). It
@@ -69,7 +71,7 @@ class Penalty(nn.Module, metaclass=CheckedOptions):
         z = self.prox(s)
         return (s - 0.5 * z) * z - self.cost(z)
 
-    def slope_(self, s: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
+    def slope_(self, s: Float[Tensor, " batch *state"]) -> Float[Tensor, " batch *state"]:
         """``slope(s)`` without a graph, in the memory of s where that is possible."""
         return self.slope(s)
 
@@ -86,10 +88,10 @@ class NoPenalty(Penalty):
     def cost(self, z: Float[Tensor, "*state"]) -> Float[Tensor, "*state"]:
         return torch.zeros_like(z)
 
-    def prox(self, s: Float[Tensor, "batch *state"], step: float = 1.0) -> Float[Tensor, "batch *state"]:
+    def prox(self, s: Float[Tensor, " batch *state"], step: float = 1.0) -> Float[Tensor, " batch *state"]:
         return s
 
-    def slope(self, s: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
+    def slope(self, s: Float[Tensor, " batch *state"]) -> Float[Tensor, " batch *state"]:
         return torch.ones_like(s)
 
 
@@ -112,10 +114,10 @@ class Box(Penalty):
         outside = (z < self.low) | (z > self.high)
         return torch.zeros_like(z).masked_fill(outside, math.inf)
 
-    def prox(self, s: Float[Tensor, "batch *state"], step: float = 1.0) -> Float[Tensor, "batch *state"]:
+    def prox(self, s: Float[Tensor, " batch *state"], step: float = 1.0) -> Float[Tensor, " batch *state"]:
         return s.clamp(self.low, self.high)
 
-    def slope(self, s: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
+    def slope(self, s: Float[Tensor, " batch *state"]) -> Float[Tensor, " batch *state"]:
         return ((s > self.low) & (s < self.high)).to(s.dtype)
 
     def extra_repr(self) -> str:
@@ -132,16 +134,16 @@ class NonNegative(Box):
     def __init__(self) -> None:
         super().__init__(0.0, math.inf)
 
-    def prox(self, s: Float[Tensor, "batch *state"], step: float = 1.0) -> Float[Tensor, "batch *state"]:
+    def prox(self, s: Float[Tensor, " batch *state"], step: float = 1.0) -> Float[Tensor, " batch *state"]:
         return s.relu()
 
-    def prox_(self, s: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
+    def prox_(self, s: Float[Tensor, " batch *state"]) -> Float[Tensor, " batch *state"]:
         return s.relu_()
 
-    def slope(self, s: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
+    def slope(self, s: Float[Tensor, " batch *state"]) -> Float[Tensor, " batch *state"]:
         return (s > 0).to(s.dtype)
 
-    def slope_(self, s: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
+    def slope_(self, s: Float[Tensor, " batch *state"]) -> Float[Tensor, " batch *state"]:
         return s.relu_().sign_()
 
     def extra_repr(self) -> str:
@@ -166,10 +168,10 @@ class ElasticNet(Penalty):
     def cost(self, z: Float[Tensor, "*state"]) -> Float[Tensor, "*state"]:
         return self.l1 * z.abs() + (0.5 * self.l2) * z.square()
 
-    def prox(self, s: Float[Tensor, "batch *state"], step: float = 1.0) -> Float[Tensor, "batch *state"]:
+    def prox(self, s: Float[Tensor, " batch *state"], step: float = 1.0) -> Float[Tensor, " batch *state"]:
         return nn.functional.softshrink(s, self.l1 * step) / (1.0 + self.l2 * step)
 
-    def slope(self, s: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
+    def slope(self, s: Float[Tensor, " batch *state"]) -> Float[Tensor, " batch *state"]:
         return (s.abs() > self.l1).to(s.dtype) / (1.0 + self.l2)
 
     def extra_repr(self) -> str:
@@ -215,10 +217,10 @@ class LeakyPenalty(Penalty):
     def cost(self, z: Float[Tensor, "*state"]) -> Float[Tensor, "*state"]:
         return (0.5 * self.curvature) * z.clamp_max(0).square()
 
-    def prox(self, s: Float[Tensor, "batch *state"], step: float = 1.0) -> Float[Tensor, "batch *state"]:
+    def prox(self, s: Float[Tensor, " batch *state"], step: float = 1.0) -> Float[Tensor, " batch *state"]:
         return nn.functional.leaky_relu(s, 1 / (1 + step * self.curvature))
 
-    def slope(self, s: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
+    def slope(self, s: Float[Tensor, " batch *state"]) -> Float[Tensor, " batch *state"]:
         return torch.where(s > 0, 1.0, self.negative_slope).to(s.dtype)
 
     def extra_repr(self) -> str:

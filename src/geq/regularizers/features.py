@@ -38,10 +38,10 @@ class FeatureRegulariser(nn.Module, metaclass=CheckedOptions):
         return None
 
     @abstractmethod
-    def value(self, z: Float[Tensor, "batch *state"]) -> Float[Tensor, ""]:
+    def value(self, z: Float[Tensor, " batch *state"]) -> Float[Tensor, ""]:
         """R(Z), over all samples; a sum where these are independent."""
 
-    def gradient(self, z: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
+    def gradient(self, z: Float[Tensor, " batch *state"]) -> Float[Tensor, " batch *state"]:
         """∇R(Z), with its graph wherever z has one."""
         connected = torch.is_grad_enabled() and z.requires_grad
         with torch.enable_grad():
@@ -49,7 +49,7 @@ class FeatureRegulariser(nn.Module, metaclass=CheckedOptions):
             (gradient,) = torch.autograd.grad(self.value(at), at, create_graph=connected)
         return gradient
 
-    def operator(self, z: Float[Tensor, "batch *state"], step: float) -> Float[Tensor, "batch *state"]:
+    def operator(self, z: Float[Tensor, " batch *state"], step: float) -> Float[Tensor, " batch *state"]:
         """T_R for γ = ``step``: the prox of γR where it is known, otherwise z − γ∇R(z)."""
         return z - step * self.gradient(z)
 
@@ -79,10 +79,10 @@ class SeparableRegulariser(FeatureRegulariser):
         super().__init__()
         self.penalty = penalty
 
-    def value(self, z: Float[Tensor, "batch *state"]) -> Float[Tensor, ""]:
+    def value(self, z: Float[Tensor, " batch *state"]) -> Float[Tensor, ""]:
         return self.penalty.value(z).sum()
 
-    def operator(self, z: Float[Tensor, "batch *state"], step: float) -> Float[Tensor, "batch *state"]:
+    def operator(self, z: Float[Tensor, " batch *state"], step: float) -> Float[Tensor, " batch *state"]:
         return self.penalty.prox(z, step)
 
 
@@ -100,7 +100,7 @@ class FeatureDecay(SeparableRegulariser):
     def smoothness(self) -> float | None:
         return 1.0
 
-    def gradient(self, z: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
+    def gradient(self, z: Float[Tensor, " batch *state"]) -> Float[Tensor, " batch *state"]:
         return z
 
 
@@ -117,7 +117,7 @@ class FeatureSparsity(SeparableRegulariser):
     def __init__(self) -> None:
         super().__init__(L1(1.0))
 
-    def gradient(self, z: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
+    def gradient(self, z: Float[Tensor, " batch *state"]) -> Float[Tensor, " batch *state"]:
         return z.sign()
 
 
@@ -144,10 +144,10 @@ class Incay(FeatureRegulariser):
     def smoothness(self) -> float | None:
         return 1 / self.epsilon**2
 
-    def value(self, z: Float[Tensor, "batch *state"]) -> Float[Tensor, ""]:
+    def value(self, z: Float[Tensor, " batch *state"]) -> Float[Tensor, ""]:
         return (2 / (z.flatten(1).square().sum(1) + 2 * self.epsilon)).sum()
 
-    def gradient(self, z: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
+    def gradient(self, z: Float[Tensor, " batch *state"]) -> Float[Tensor, " batch *state"]:
         size = z.flatten(1).square().sum(1).view(-1, *[1] * (z.dim() - 1))
         return -4 * z / (size + 2 * self.epsilon) ** 2
 
@@ -188,10 +188,10 @@ class Decorrelation(FeatureRegulariser):
         cosines = directions @ directions.T
         return directions, norms, cosines - cosines.diagonal().diag()
 
-    def value(self, z: Float[Tensor, "batch *state"]) -> Float[Tensor, ""]:
+    def value(self, z: Float[Tensor, " batch *state"]) -> Float[Tensor, ""]:
         return self._directions(z)[2].square().sum() / 2
 
-    def gradient(self, z: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
+    def gradient(self, z: Float[Tensor, " batch *state"]) -> Float[Tensor, " batch *state"]:
         directions, norms, cosines = self._directions(z)
         pulled = 2 * cosines @ directions
         tangent = pulled - directions * (directions * pulled).sum(1, keepdim=True)

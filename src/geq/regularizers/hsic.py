@@ -58,7 +58,7 @@ class HSIC(FeatureRegulariser):
             raise OptionError(f"HSIC: fourier must be at least 1 frequency: got {fourier}")
         self.bandwidth, self.relative, self.fourier, self.seed = float(bandwidth), relative, fourier, seed
 
-    def value(self, z: Float[Tensor, "batch *state"]) -> Float[Tensor, ""]:
+    def value(self, z: Float[Tensor, " batch *state"]) -> Float[Tensor, ""]:
         rows, scale = self._rows(z)
         rows = rows / scale
         if self.fourier is None:
@@ -71,7 +71,7 @@ class HSIC(FeatureRegulariser):
             total = gram_norm(joint) - gram_norm(features)
         return total / (2 * (z.shape[0] - 1) ** 2)
 
-    def gradient(self, z: Float[Tensor, "batch *state"]) -> Float[Tensor, "batch *state"]:
+    def gradient(self, z: Float[Tensor, " batch *state"]) -> Float[Tensor, " batch *state"]:
         if self.fourier is not None:
             return super().gradient(z)
         rows, scale = self._rows(z)

@@ -43,7 +43,7 @@ class Confusion(Metric):
         self.num_classes, self.ignore = num_classes, ignore
         self.add_state("matrix", torch.zeros(num_classes, num_classes, dtype=torch.int64), "sum")
 
-    def update(self, predicted: Int64[Tensor, "b *place"], labels: Int64[Tensor, "b *place"]) -> None:
+    def update(self, predicted: Int64[Tensor, " b *place"], labels: Int64[Tensor, " b *place"]) -> None:
         counted = torch.ones_like(labels, dtype=torch.bool) if self.ignore is None else labels != self.ignore
         truth, found = labels[counted], predicted[counted]
         if truth.numel() and not 0 <= int(truth.min()) <= int(truth.max()) < self.num_classes:
@@ -59,13 +59,13 @@ class Confusion(Metric):
         return self.matrix
 
 
-def class_iou(matrix: Int64[Tensor, "k k"]) -> Float[Tensor, "k"]:
+def class_iou(matrix: Int64[Tensor, "k k"]) -> Float[Tensor, " k"]:
     """IoU of each class; NaN for a class that is neither there nor predicted."""
     hit = matrix.diagonal().double()
     return hit / (matrix.sum(1) + matrix.sum(0) - matrix.diagonal())
 
 
-def class_accuracy(matrix: Int64[Tensor, "k k"]) -> Float[Tensor, "k"]:
+def class_accuracy(matrix: Int64[Tensor, "k k"]) -> Float[Tensor, " k"]:
     """Share of each class's images or pixels that were found; NaN for an absent class."""
     return matrix.diagonal().double() / matrix.sum(1)
 

@@ -107,7 +107,7 @@ def _look(layer: Equilibrium, x: Tensor) -> BranchProbe:
     )
 
 
-def size(maps: Float[Tensor, "b *map"]) -> Float[Tensor, " b"]:
+def size(maps: Float[Tensor, " b *map"]) -> Float[Tensor, " b"]:
     return maps.flatten(1).norm(dim=1)
 
 

@@ -80,7 +80,7 @@ class ClassificationMeasures(TaskMeasures):
             metrics["top5"] = accuracy(5)
         super().__init__(metrics)
 
-    def update(self, loss: Tensor, outputs: Float[Tensor, "b classes"], labels: Int64[Tensor, "b"]) -> None:
+    def update(self, loss: Tensor, outputs: Float[Tensor, "b classes"], labels: Int64[Tensor, " b"]) -> None:
         for name, metric in self.members().items():
             if name == "loss":
                 metric.update(loss.detach(), weight=float(len(labels)))

@@ -255,7 +255,7 @@ def in_channels(rgb: UInt8[np.ndarray, "b h w 3"], data: DataDescription) -> UIn
     return (pictures * weights).sum(1, keepdim=True).round().clamp(0, 255).to(torch.uint8)
 
 
-def solved(model: Network, number: int) -> tuple[Tensor | None, Float[Tensor, "b"] | None, Tensor | None]:
+def solved(model: Network, number: int) -> tuple[Tensor | None, Float[Tensor, " b"] | None, Tensor | None]:
     """Steps, residual and convergence of each image, over the equilibria of the last forward pass."""
     solutions = [layer.last_solution for layer in model.equilibria().values()]
     known = [solution for solution in solutions if solution is not None and len(solution.steps) == number]

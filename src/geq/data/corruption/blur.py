@@ -100,7 +100,7 @@ def _enlarged_grid(height: int, width: int, factor: float) -> tuple[Grid, Grid]:
     return rows, columns
 
 
-def _enlarged_axis(length: int, factor: float) -> Float32[np.ndarray, "length"]:
+def _enlarged_axis(length: int, factor: float) -> Float32[np.ndarray, " length"]:
     """Return the position of each of the ``length`` new pixels on the old axis."""
     inner = math.ceil(length / factor)
     large = round(inner * factor)

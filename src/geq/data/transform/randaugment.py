@@ -62,7 +62,7 @@ class RandAugment(Transform):
         return result[:, :channels]
 
 
-def _apply(images: Colour, drawn: Int64[Tensor, "b"], strength: Signed) -> Colour:
+def _apply(images: Colour, drawn: Int64[Tensor, " b"], strength: Signed) -> Colour:
     for number in range(1, FIRST_GEOMETRIC):
         chosen = torch.nonzero(drawn == number)[:, 0]
         if len(chosen):
@@ -108,7 +108,7 @@ def _sharpen(images: Colour, factor: Signed) -> Colour:
     return result
 
 
-def _move(images: Colour, drawn: Int64[Tensor, "b"], strength: Signed) -> Colour:
+def _move(images: Colour, drawn: Int64[Tensor, " b"], strength: Signed) -> Colour:
     """Rotation, shear or translation about the middle of each image; what comes in is black.
 
     One warp serves all: row i of ``matrix`` maps positions of new image i to positions of the old one, in
