@@ -151,7 +151,7 @@ def test_with_geq_papers(complete: Place) -> None:
     assert "geq-table-1a" in listed.stdout
     assert "pip install" not in complete.geq("--help").stdout
     assert "resnet18" in complete.geq("models").stdout
-    assert "generalisation: proposition 2" in " ".join(complete.geq("analyze", "--help").stdout.split())
+    assert "generalisation: a bound" in " ".join(complete.geq("analyze", "--help").stdout.split())
 
 
 def test_with_geq_demo(complete: Place) -> None:

@@ -122,7 +122,10 @@ def test_missing_the_tolerance_is_no_failure_of_unrolled_iterations(
     ("options", "message"),
     [
         ({"steps": 0}, "steps must be at least 1: got 0"),
-        ({"gradient": "implicit", "steps": 3}, "steps are for the gradients phantom, unrolled, averaging"),
+        (
+            {"gradient": "implicit", "steps": 3},
+            "steps are for the gradients phantom, unrolled, reversible, averaging",
+        ),
         ({"steps": 3}, "whose gradient is implicit; add --gradient unrolled"),
         ({"gradient": "averaging"}, "gradient averaging needs a regulariser"),
         ({"model": "mon_tiny", "gradient": "unrolled"}, "got gradient for mon_tiny"),

@@ -139,7 +139,7 @@ def test_what_goes_wrong_is_named(
     assert main(["train", "own", "--model", "geq_tiny", "--epochs", "1", "--name", "own"]) == 0
     assert "own/val has no images of circle; the figures are those of the other classes" in caplog.text
     said = capsys.readouterr().out
-    assert "12 images to train on (own/train), 8 to test on (own/val); geq_tiny sees" in said
+    assert "12 images to train on (own/train), 8 to test on (own/val); geq_tiny takes" in said
     assert "steps of training are few" in said
 
     def evaluated(*arguments: str) -> dict[str, Any]:

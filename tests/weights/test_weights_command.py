@@ -155,7 +155,7 @@ def test_pack_measures_and_writes_a_run(tmp_path: Path, capsys: Shown) -> None:
     assert json.loads(capsys.readouterr().out)["accuracy"] == card.test.accuracy
     before = (folder / "card.json").stat().st_mtime_ns
     assert main(asked) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
     assert (folder / "card.json").stat().st_mtime_ns == before
     assert main([*asked, "--force"]) == 0
     assert (folder / "card.json").stat().st_mtime_ns > before

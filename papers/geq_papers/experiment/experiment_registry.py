@@ -96,6 +96,7 @@ EXPERIMENTS: dict[str, Experiment] = {**PAPERS, **STUDY}
 
 SUPERSEDED: dict[tuple[str, str, str], str] = {
     ("geq-table-1a", "geq", "mopteq"): "study-power-cifar10",
+    ("geq-table-1b", "geq", "mopteq"): "study-power-cifar100",
     ("study-label-noise", "geq", "control"): "study-confirmation",
 }
 """Experiment, better and worse arm of a claim -> the experiment that asks it again, of seeds that nobody had
