@@ -69,6 +69,14 @@ def test_config_files_name_no_classes(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "epoch" in capsys.readouterr().err
 
 
+@pytest.mark.slow
+def test_without_options_the_digits_are_trained(tmp_path: Path) -> None:
+    """As `make run` does."""
+    done = subprocess.run([GEQ, "train", "--json"], capture_output=True, text=True, cwd=tmp_path, timeout=500)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["test_accuracy"] > 97
+
+
 def test_print_config_is_a_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--preset", "quick", "--epochs", "3", "--model.bound", "0.8", "--model.patch", "1"]
     assert main(["train", *arguments, "--print_config"]) == 0

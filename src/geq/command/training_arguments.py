@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -142,11 +143,11 @@ def folder_of(arguments: list[str]) -> str | None:
 
 def last_value(arguments: list[str], flag: str) -> str | None:
     """
-    >>> last_value(["--model", "a", "--model=b"], "--model"), last_value(["--epochs", "3"], "--model")
+    >>> last_value(["--model", "a", "--model=b"], "--model"), last_value([], "--model")
     ('b', None)
     """
     found = None
-    for argument, following in zip(arguments, [*arguments[1:], None], strict=True):
+    for argument, following in itertools.zip_longest(arguments, arguments[1:]):
         if argument == flag:
             found = following
         elif argument.startswith(f"{flag}="):
