@@ -146,33 +146,18 @@ _REGISTRY: dict[str, DatasetInfo] = {
         image_size=32,
         options=frozenset({"labels", "classes"}),
     ),
-    "imagenette": DatasetInfo(
-        SUMMARIES["imagenette"],
-        _folders("imagenette"),
-        IMAGENET_STATISTICS,
-        image_size=256,
-        own_val=True,
-        options=_FOLDER_OPTIONS,
-        public_test=False,
-    ),
-    "imagenet100": DatasetInfo(
-        SUMMARIES["imagenet100"],
-        _folders("imagenet100"),
-        IMAGENET_STATISTICS,
-        image_size=256,
-        own_val=True,
-        options=_FOLDER_OPTIONS,
-        public_test=False,
-    ),
-    "imagenet": DatasetInfo(
-        SUMMARIES["imagenet"],
-        _folders("imagenet"),
-        IMAGENET_STATISTICS,
-        image_size=256,
-        own_val=True,
-        options=_FOLDER_OPTIONS,
-        public_test=False,
-    ),
+    **{
+        name: DatasetInfo(
+            SUMMARIES[name],
+            _folders(name),
+            IMAGENET_STATISTICS,
+            image_size=256,
+            own_val=True,
+            options=_FOLDER_OPTIONS,
+            public_test=False,
+        )
+        for name in ("imagenette", "imagenet100", "imagenet")
+    },
     "imagefolder": DatasetInfo(
         SUMMARIES["imagefolder"],
         read_photos,
