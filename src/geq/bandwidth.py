@@ -44,7 +44,7 @@ class GammaRule(nn.Module, metaclass=CheckedOptions):
 
     @property
     def constant(self) -> bool:
-        """Whether γ is the same for every input in evaluation, given the weights and the shape of q."""
+        """True if γ is the same for every input in evaluation, given the weights and the shape of q."""
         return type(self) in CONSTANT
 
     def observe_equilibrium(self, q: Callable[[], Tensor]) -> None:
@@ -195,7 +195,7 @@ class MedianGamma(RunningScale):
 
     @property
     def constant(self) -> bool:
-        """Whether γ is the same for every input in evaluation, given the weights and the shape of q."""
+        """True if γ is the same for every input in evaluation, given the weights and the shape of q."""
         return type(self) in CONSTANT
 
     def observe_equilibrium(self, q: Callable[[], Tensor]) -> None:

@@ -139,7 +139,7 @@ def in_order(last: bool, branch: Branch) -> Work:
 
 
 def launches(setting: BenchSetting) -> Iterator[CaseResult]:
-    """What a training step would ask of a GPU, counted without one."""
+    """Count the launches and waits that a training step would cost on a GPU, without one."""
     names = ("geq_tiny",) if setting.quick else ("geq_cifar_5m", "geq_strong_small", REFERENCE)
     for name in names:
         torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""What a network that restores images does besides: its feedback, and whether β finds the damage."""
+"""Feedback of a network that restores images, and how well β finds the damage."""
 
 from __future__ import annotations
 

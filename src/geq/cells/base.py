@@ -28,7 +28,7 @@ from geq.operators.operator import Size
 
 State = Tensor | tuple[Tensor, ...]
 SIZES = re.compile(r"size of tensor|shapes cannot be multiplied|size mismatch|expected input")
-"""What torch says where the sizes of two tensors do not fit."""
+"""Pieces of torch's messages about sizes of two tensors that do not fit."""
 
 
 def parts_of(state: State) -> tuple[Tensor, ...]:
@@ -56,7 +56,7 @@ class Equation:
     couples_samples = False
     """Whether T looks at the whole batch, so that the samples' equations must be solved together."""
     starts_at_zero = False
-    """Whether ``start`` is known to be zero, so that nobody has to look whether it is finite."""
+    """True if ``start`` is known to be zero: a solve need not check that it is finite."""
 
     def __init__(self, function: Callable[[Any], Any], z0: State | None = None) -> None:
         self.function, self.z0 = function, z0
@@ -208,7 +208,7 @@ class Cell(nn.Module, metaclass=CheckedOptions):
     """Whether T looks at the whole batch, so that the samples' equations must be solved together."""
 
     starts_anywhere: bool = False
-    """Whether a solve may start at a state of any shape, the cell having no shape of its own."""
+    """True if a solve may start at a state of any shape, because the cell has none of its own."""
 
     def mapped_modules(self) -> Iterable[nn.Module]:
         """Return the modules that ``forward`` may use; all of the cell unless overridden."""

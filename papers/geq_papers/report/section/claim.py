@@ -126,7 +126,7 @@ def current(evidence: Evidence) -> list[Found]:
 
 
 def is_retired(experiment: Experiment, scale: str, answer: Judgement, found: list[Found]) -> bool:
-    """Whether another experiment has decided the same claim since."""
+    """Return whether another experiment has decided the same claim since."""
     claim = answer.claim
     later = SUPERSEDED.get((experiment.name, claim.better_arm, claim.worse_arm))
     return any(
